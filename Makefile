@@ -1,0 +1,45 @@
+# Every target sets up what it needs. Start with `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+NATIVE_SOURCES := $(wildcard src/fedsdg/crypto/backends/native/*)
+
+.PHONY: help demo test check bench build clean
+.DEFAULT_GOAL := help
+
+help:           ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(READY): pyproject.toml setup.py constraints.txt $(NATIVE_SOURCES)
+	@echo "Setting up $(VENV) (once; a minute or two) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@touch $@
+
+demo: $(READY)  ## the encrypted core at work, measured against python-paillier (about a minute)
+	@$(BIN)/fedsdg doctor
+	@$(BIN)/fedsdg bench crypto --quick
+
+test: $(READY)  ## run all tests
+	@$(BIN)/python -m pytest
+
+check: $(READY) ## ruff, mypy, import-linter
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+bench: $(READY) ## measure, and write bench-results/crypto.json and docs/benchmarks.md
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check sf-heu==0.5.2b0 || \
+		echo "sf-heu does not install here: the comparison with it is left out"
+	@mkdir -p bench-results
+	@$(BIN)/fedsdg bench crypto --json bench-results/crypto.json --markdown docs/benchmarks.md
+
+build: $(READY) ## sdist and wheel in dist/
+	@$(BIN)/python -m build --outdir dist .
+
+clean:          ## remove everything that was made
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src -name '*.so' -delete
