@@ -1,16 +1,7 @@
 """One masked mini-batch of one client, both parties in one process, every result checked: the unit of cost.
 
-The steps are those of docs/packing.md: the server holds noisy weights W~ = W + E, the client holds E and the embeddings
-G, and the three products G W, G^T D and D W^T are computed under encryption, exactly, in integers.
-
-::
-
-    FWD 1  C -> S   [[G]] in layout A (and B), [[E]] in layout E
-    FWD 2  S -> C   C1 = [[G]] W~ + mask
-    FWD 3  C -> S   V = Dec(C1) - G E                        S: V - mask = G W
-    BWD 4  S -> C   C2 = [[G]]^T D_s + mask                  (reversed: S sends [[D_s]], C computes with its G)
-           S -> C   C3 = W~ D - [[E]] D, re-randomised       C: Dec(C3) = D W^T
-    BWD 5  C -> S   V2 = E' - E - Dec(C2)                    S: W~ + V2 + mask = (W - G^T D_s) + E'
+The real client share and the real server weights do the work, on random data of the full range; the three products G W,
+G^T D and D W^T are compared with the clear computation after every mini-batch.
 """
 
 from __future__ import annotations
@@ -23,13 +14,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from gmpy2 import mpz
 
+from fedsdg.client.interactive_share import ClientKeys, DenseShare
 from fedsdg.crypto import Decryptor, Encryptor, Evaluator, MinibatchPlan, PrivateKey
-from fedsdg.crypto.randomness import signed
+from fedsdg.server.noisy_weights import DenseNoisyWeights, ServerKeys
 
 Matrix = npt.NDArray[np.int64]
-Wide = npt.NDArray[np.object_]
 
 
 @dataclass
@@ -39,20 +29,13 @@ class Keys:
     client: PrivateKey
     server: PrivateKey
     backend: str
-    client_encryptor: Encryptor = field(init=False)
-    client_decryptor: Decryptor = field(init=False)
-    server_evaluator: Evaluator = field(init=False)
-    server_encryptor: Encryptor = field(init=False)
-    server_decryptor: Decryptor = field(init=False)
-    client_evaluator: Evaluator = field(init=False)
+    of_client: ClientKeys = field(init=False)
+    of_server: ServerKeys = field(init=False)
 
     def __post_init__(self) -> None:
-        self.client_encryptor = Encryptor(self.client, self.backend)
-        self.client_decryptor = Decryptor(self.client_encryptor)
-        self.server_evaluator = Evaluator(self.client.public_key, self.backend)
-        self.server_encryptor = Encryptor(self.server, self.backend)
-        self.server_decryptor = Decryptor(self.server_encryptor)
-        self.client_evaluator = Evaluator(self.server.public_key, self.backend)
+        client, server = Encryptor(self.client, self.backend), Encryptor(self.server, self.backend)
+        self.of_client = ClientKeys(client, Decryptor(client), Evaluator(self.server.public_key, self.backend))
+        self.of_server = ServerKeys(Evaluator(self.client.public_key, self.backend), server, Decryptor(server))
 
 
 class Clock:
@@ -81,170 +64,40 @@ class MaskedMinibatch:
     def __init__(self, plan: MinibatchPlan, keys: Keys) -> None:
         self.plan = plan
         self.keys = keys
-        bits = plan.values
-        d, k = plan.columns, plan.outputs
-        self.weights = _random(d, k, bits.weight - 2).astype(object)
-        self.share = _wide(d, k, bits.share)
-        self.noisy = self.weights + self.share
 
     def step(self, clock: Clock) -> int:
         """Run one mini-batch and return the bytes that crossed the wire."""
         plan, bits = self.plan, self.plan.values
-        G = _random(plan.batch, plan.columns, bits.embedding)
-        D = _random(plan.batch, plan.outputs, bits.gradient)
-        D_step = _random(plan.batch, plan.outputs, bits.step)
-        wire = self._forward(G, clock)
-        if plan.gradient == "columns":
-            wire += self._update_by_columns(G, D_step, clock)
-        else:
-            wire += self._update_reversed(G, D_step, clock)
-        return wire + self._backward(D, clock)
-
-    # -- G W -------------------------------------------------------------------------------------------------------
-
-    def _forward(self, G: Matrix, clock: Clock) -> int:
-        plan, keys, k = self.plan, self.keys, self.plan.outputs
-        n = keys.client.public_key.n
-        blocks, d = plan.forward_blocks, plan.columns
-        with clock("C encrypt A"):
-            packed = [plan.forward.pack_rows(G[rows].T) for rows in blocks]
-            a_bytes = keys.client_encryptor.encrypt(_flat(packed), (len(blocks), d)).to_bytes()
-        with clock("S validate"):
-            A = keys.server_evaluator.load(a_bytes, (len(blocks), d))
-        with clock("S C1 = [[G]] W~"):
-            product = keys.server_evaluator.dot(A, self.noisy, plan.values.noisy_weight)
-        with clock("S mask C1"):
-            masked, rho = keys.server_evaluator.mask(product)
-            c1_bytes = masked.to_bytes()
-        with clock("C decrypt C1"):
-            C1 = keys.client_decryptor.decrypt(keys.client_decryptor.load(c1_bytes, (len(blocks), k)))
-        with clock("C remove G E"):
-            share = self.share.T.tolist()
-            V = [
-                (C1[i * k + o] - sum(p * e for p, e in zip(packed[i], share[o], strict=True))) % n
-                for i in range(len(blocks))
-                for o in range(k)
-            ]
-        with clock("S unpack Z"):
-            Z = np.concatenate(
-                [
-                    plan.forward.unpack_rows(
-                        [V[i * k + o] - rho[i * k + o] for o in range(k)], rows.stop - rows.start, n
-                    ).T
-                    for i, rows in enumerate(blocks)
-                ]
-            )
-        _check(Z, G.astype(object) @ self.weights, "G W")
-        return len(a_bytes) + len(c1_bytes) + len(V) * keys.client.public_key.plain_bytes
-
-    # -- W <- W - G^T D_s ------------------------------------------------------------------------------------------
-
-    def _update_by_columns(self, G: Matrix, D_step: Matrix, clock: Clock) -> int:
-        plan, keys, k = self.plan, self.keys, self.plan.outputs
-        n = keys.client.public_key.n
-        blocks, B = plan.update_blocks, plan.batch
-        with clock("C encrypt B"):
-            packed = _flat([plan.update.pack_rows(G[:, columns]) for columns in blocks])
-            b_bytes = keys.client_encryptor.encrypt(packed, (len(blocks), B)).to_bytes()
-        with clock("S validate"):
-            Bs = keys.server_evaluator.load(b_bytes, (len(blocks), B))
-        with clock("S C2 = [[G]]^T D"):
-            product = keys.server_evaluator.dot(Bs, D_step, plan.values.step)
-        with clock("S mask C2"):
-            masked, rho = keys.server_evaluator.mask(product)
-            c2_bytes = masked.to_bytes()
-        with clock("C decrypt C2"):
-            C2 = keys.client_decryptor.decrypt(keys.client_decryptor.load(c2_bytes, (len(blocks), k)))
-        with clock("C new share, V2"):
-            fresh = _wide(plan.columns, k, plan.values.share)
-            difference = fresh - self.share
-            V2 = [
-                (plan.update.pack_wide(difference[columns, o].tolist()) - C2[i * k + o]) % n
-                for i, columns in enumerate(blocks)
-                for o in range(k)
-            ]
-        with clock("S update W~"):
-            noisy = self.noisy.copy()
-            for i, columns in enumerate(blocks):
-                unmasked = [V2[i * k + o] + rho[i * k + o] for o in range(k)]
-                count = columns.stop - columns.start
-                noisy[columns] += plan.update.unpack_rows(unmasked, count, n, guard_bits=1).astype(object).T
-        self._replace_weights(G, D_step, noisy, fresh)
-        return len(b_bytes) + len(c2_bytes) + len(V2) * keys.client.public_key.plain_bytes
-
-    def _update_reversed(self, G: Matrix, D_step: Matrix, clock: Clock) -> int:
-        plan, keys, d = self.plan, self.keys, self.plan.columns
-        n = keys.server.public_key.n
-        blocks, B = plan.update_blocks, plan.batch
-        with clock("S encrypt D"):
-            packed = _flat([plan.update.pack_rows(D_step[:, outputs]) for outputs in blocks])
-            d_bytes = keys.server_encryptor.encrypt(packed, (len(blocks), B)).to_bytes()
-        with clock("C validate"):
-            Ds = keys.client_evaluator.load(d_bytes, (len(blocks), B))
-        with clock("C V2 = E' - E - G^T [[D]]"):
-            product = keys.client_evaluator.dot(Ds, -G, plan.values.embedding)
-        with clock("C new share, V2"):
-            fresh = _wide(d, plan.outputs, plan.values.share)
-            difference = fresh - self.share
-            plain = [plan.update.pack_wide(difference[j, outputs].tolist()) for outputs in blocks for j in range(d)]
-            v2_bytes = keys.client_evaluator.add_fresh(product, plain).to_bytes()
-        with clock("S decrypt V2"):
-            V2 = keys.server_decryptor.decrypt(keys.server_decryptor.load(v2_bytes, (len(blocks), d)))
-        with clock("S update W~"):
-            noisy = self.noisy.copy()
-            for i, outputs in enumerate(blocks):
-                count = outputs.stop - outputs.start
-                slots = plan.update.unpack_rows(V2[i * d : (i + 1) * d], count, n, guard_bits=1)
-                noisy[:, outputs] += slots.astype(object)
-        self._replace_weights(G, D_step, noisy, fresh)
-        return len(d_bytes) + len(v2_bytes)
-
-    def _replace_weights(self, G: Matrix, D_step: Matrix, noisy: Wide, fresh: Wide) -> None:
-        updated = self.weights - G.astype(object).T @ D_step.astype(object)
-        _check(noisy - fresh, updated, "W - G^T D")
-        self.old_noisy, self.old_share, self.old_weights = self.noisy, self.share, self.weights
-        # Random full-range data would soon drive W out of its range; start the next mini-batch within it.
-        self.weights = _random(self.plan.columns, self.plan.outputs, self.plan.values.weight - 2).astype(object)
-        self.share = fresh
-        self.noisy = self.weights + fresh
-
-    # -- D W^T -----------------------------------------------------------------------------------------------------
-
-    def _backward(self, D: Matrix, clock: Clock) -> int:
-        plan, keys = self.plan, self.keys
-        n = keys.client.public_key.n
-        blocks, k, d, m = plan.backward_blocks, plan.outputs, plan.columns, plan.samples_per_result
-        slots, results = plan.backward, -(-plan.batch // plan.samples_per_result)
-        with clock("C encrypt E"):
-            base = [[slots.pack_wide(self.old_share[columns, o].tolist()) for o in range(k)] for columns in blocks]
-            copies = [[p << (slots.width * d * i) for i in range(m) for p in row] for row in base]
-            e_bytes = keys.client_encryptor.encrypt(_flat(copies), (len(blocks), m * k)).to_bytes()
-        with clock("S validate"):
-            E = keys.server_evaluator.load(e_bytes, (len(blocks), m * k))
-        padded = np.zeros((results * m, k), np.int64)
-        padded[: plan.batch] = D
+        B, d, k = plan.batch, plan.columns, plan.outputs
+        W = _random(d, k, bits.weight)
+        G, D, D_step = _random(B, d, bits.embedding), _random(B, k, bits.gradient), _random(B, k, bits.step)
+        nothing = np.zeros((B, max(d, k)), np.int64)
+        client = DenseShare(W, bits, self.keys.of_client)
+        server = DenseNoisyWeights(client.first_noisy_weights, bits, self.keys.of_server)
+        client.forced_plan = server.forced_plan = plan
+        with clock("C encrypt [[G]], [[E]]"):
+            embedding = client.embed(G, training=True)
+        with clock("S C1 = [[G]] W~ + mask"):
+            c1 = server.weigh(embedding.by_column, B)
+        with clock("C decrypt C1, remove G E"):
+            v = client.remove(c1, nothing[:, :k])
+        with clock("S unmask G W"):
+            Z = server.unmask(v)
+        with clock("S C2 = [[G]]^T D + mask" if plan.gradient == "columns" else "S encrypt [[D]]"):
+            c2 = server.weight_gradient(embedding.by_sample, D_step)
         with clock("S C3 = W~ D - [[E]] D"):
-            by_copy = padded.reshape(results, m, k).transpose(1, 2, 0).reshape(m * k, results)
-            product = keys.server_evaluator.dot(E, -by_copy, plan.values.gradient)
-            plain = []
-            for columns in blocks:
-                noisy = [slots.pack_wide(self.old_noisy[columns, o].tolist()) for o in range(k)]
-                of_sample = [sum(w * v for w, v in zip(noisy, row, strict=True)) for row in padded.tolist()]
-                for r in range(results):
-                    plain.append(sum((mpz(of_sample[r * m + i]) << (slots.width * d * i) for i in range(m)), mpz(0)))
-        with clock("S re-randomise C3"):
-            c3_bytes = keys.server_evaluator.add_fresh(product, plain).to_bytes()
-        with clock("C decrypt C3"):
-            C3 = keys.client_decryptor.decrypt(keys.client_decryptor.load(c3_bytes, (len(blocks), results)))
-        with clock("C unpack dL/dG"):
-            parts = []
-            for i, columns in enumerate(blocks):
-                per_result = columns.stop - columns.start if m == 1 else m * d
-                unpacked = slots.unpack_rows(C3[i * results : (i + 1) * results], per_result, n)
-                parts.append(unpacked.reshape(results * m, -1)[: plan.batch])
-            dG = np.concatenate(parts, axis=1)
-        _check(dG, D.astype(object) @ self.old_weights.T, "D W^T")
-        return len(e_bytes) + len(c3_bytes)
+            c3 = server.embedding_gradient(embedding.share or b"", D, nothing[:, :d])
+        with clock("C decrypt C3 = dL/dG"):
+            dG = client.gradient(c3)
+        with clock("C new share, V2" if plan.gradient == "columns" else "C new share, V2 = E' - E - G^T [[D]]"):
+            v2 = client.update(c2)
+        with clock("S update W~"):
+            server.update(v2)
+        _check(Z, G.astype(object) @ W.astype(object), "G W")
+        _check(dG, D.astype(object) @ W.astype(object).T, "D W^T")
+        _check(server.noisy - client.share, W.astype(object) - G.astype(object).T @ D_step.astype(object), "W - G^T D")
+        sent = (embedding.by_column, embedding.by_sample, embedding.share, c1, v, c2, c3, v2)
+        return sum(len(blob) for blob in sent if blob is not None)
 
 
 def _check(got: npt.NDArray[np.generic], wanted: npt.NDArray[np.generic], what: str) -> None:
@@ -256,11 +109,3 @@ def _random(rows: int, columns: int, bits: int) -> Matrix:
     """Data of the full range, from `secrets` only because nothing here needs a seed."""
     limit = (1 << bits) - 1
     return np.array([secrets.randbelow(2 * limit + 1) - limit for _ in range(rows * columns)]).reshape(rows, columns)
-
-
-def _wide(rows: int, columns: int, bits: int) -> Wide:
-    return np.array(signed(bits, rows * columns), object).reshape(rows, columns)
-
-
-def _flat(rows: list[list[mpz]]) -> list[mpz]:
-    return [value for row in rows for value in row]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -10,9 +11,14 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 import fedsdg
-from fedsdg import diagnosis
+from fedsdg import api, diagnosis, starter
+from fedsdg import demo as demonstration
 from fedsdg.benchmarks import crypto as crypto_benchmark
+from fedsdg.cli import progress as display
+from fedsdg.cli import report
 from fedsdg.errors import ConfigError
+from fedsdg.estimate import estimate as estimate_cost
+from fedsdg.job import RunSettings, load_job
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=fedsdg.__doc__)
 bench = typer.Typer(no_args_is_help=True, help="Measure, side by side with what you would use instead.")
@@ -36,6 +42,75 @@ def doctor() -> None:
         console.print(f"{mark}  [bold]{finding.subject}[/]: {finding.text}", highlight=False)
     if any(finding.verdict == "broken" for finding in findings):
         raise typer.Exit(1)
+
+
+Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+JsonLines = Annotated[bool, typer.Option("--json-lines", help="One JSON line per step, then the result.")]
+
+
+@app.command()
+def init(folder: Annotated[Path, typer.Argument(help="Where to write job.toml and sample tables.")] = Path()) -> None:
+    """Write a commented job.toml and sample tables to start from."""
+    written = starter.write_starter(folder)
+    console = Console()
+    for path in written:
+        console.print(f"written: {path}", highlight=False)
+    console.print(f"next: fedsdg run {written[0]} --out {folder / 'run'}", highlight=False)
+
+
+@app.command()
+def run(
+    job: Annotated[Path, typer.Argument(help="The job file.")],
+    out: Annotated[Path, typer.Option(help="The folder for this run; it must not exist yet.")],
+    quiet: Quiet = False,
+    json_lines: JsonLines = False,
+) -> None:
+    """Select features and train, securely, with all parties' tables on this machine."""
+    loaded = load_job(job)
+    console = Console(quiet=quiet)
+    if quiet or json_lines:
+        result = api.run(loaded, out, display.json_lines if json_lines else display.silent)
+        if json_lines:
+            print(json_module.dumps({"result": json_module.loads(result.to_json())}))
+        return
+    if not console.is_terminal:
+        result = api.run(loaded, out, display.plain_lines())
+    else:
+        with display.LiveProgress(console) as watch:
+            result = api.run(loaded, out, watch)
+    report.show_result(console, result, out)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for this run; it must not exist yet.")] = Path("runs/demo"),
+    key_bits: Annotated[int, typer.Option(help="2048 or 3072.")] = 2048,
+    quiet: Quiet = False,
+) -> None:
+    """Let a bank, a phone company and a web shop select features together: generated tables, real encryption."""
+    console = Console(quiet=quiet)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    settings = RunSettings(profile="masked", key_bits=key_bits, training=demonstration.TRAINING)
+    console.print(
+        "A bank knows who paid back a loan. A phone company and a web shop hold columns about the same "
+        f"{demonstration.ROWS:,} people;\nmost columns are noise, and nobody may see another's. They train together "
+        f"under {key_bits}-bit Paillier encryption.",
+        highlight=False,
+    )
+    if console.is_terminal and not quiet:
+        with display.LiveProgress(console) as watch:
+            shown = demonstration.demonstrate(out, watch, settings)
+    else:
+        shown = demonstration.demonstrate(out, display.silent if quiet else display.plain_lines(100), settings)
+    report.show_demo(console, shown, out)
+
+
+@app.command()
+def estimate(job: Annotated[Path, typer.Argument(help="The job file.")]) -> None:
+    """Say what a job will cost before it runs: messages, bytes, seconds on this machine."""
+    loaded = load_job(job)
+    data = api.read_parties(loaded)
+    report.show_estimate(Console(), estimate_cost(data, loaded.settings), loaded.profile)
 
 
 @bench.command("crypto")

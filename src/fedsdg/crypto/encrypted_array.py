@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from fedsdg.crypto import validation
@@ -68,6 +69,18 @@ class EncryptedArray:
     def reshape(self, *shape: int) -> EncryptedArray:
         """Return the same ciphertexts in another shape."""
         return EncryptedArray(self.key, self.ring, self.rows, shape, nonces=self._nonces, fresh=self._fresh)
+
+    def take(self, positions: Sequence[int], *shape: int) -> EncryptedArray:
+        """Return some of the ciphertexts, by flat position; re-randomised again when exported."""
+        rows = self.ring.take(self.rows, positions)
+        return EncryptedArray(self.key, self.ring, rows, shape or (len(positions),), nonces=self._nonces, fresh=False)
+
+    def joined(self, others: Sequence[EncryptedArray]) -> EncryptedArray:
+        """Append other arrays under the same key, flat."""
+        if any(other.key != self.key for other in others):
+            raise KeyMismatch("Arrays under different keys cannot be joined.")
+        rows = self.ring.join([self.rows, *(other.rows for other in others)])
+        return EncryptedArray(self.key, self.ring, rows, (self.ring.count(rows),), nonces=self._nonces, fresh=False)
 
     def to_bytes(self) -> bytes:
         """Serialise for a peer, re-randomised: no two exports share a ciphertext."""

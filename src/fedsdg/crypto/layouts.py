@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from fedsdg.crypto.backends.base import dot_multiplications
@@ -143,6 +144,7 @@ class MinibatchPlan:
         return self.backward.blocks(self.columns)
 
 
+@lru_cache(maxsize=512)
 def plan_minibatch(
     key_bits: int,
     batch: int,
@@ -171,6 +173,53 @@ def plan_minibatch(
         for m in _samples_per_result(backward.capacity // columns, batch)
     ]
     return min(choices, key=lambda plan: plan.work.kernel_products(key_bits).weighted)
+
+
+@dataclass(frozen=True)
+class ElementwisePlan:
+    """Where everything lies when the interactive layer scales each embedding column by one weight (z_j = g_j w_j).
+
+    Forward as layout A. The gradients have no weight in common, so each G[b, j] and each E[j] gets a ciphertext of its
+    own, already shifted to slot j; the sums stay packed.
+    """
+
+    key_bits: int
+    batch: int
+    columns: int
+    values: ValueBits
+    forward: SlotLayout
+    update: SlotLayout
+    backward: SlotLayout
+    samples_per_result: int
+
+    @property
+    def forward_blocks(self) -> list[slice]:
+        """Samples per ciphertext of layout A."""
+        return self.forward.blocks(self.batch)
+
+    @property
+    def update_blocks(self) -> list[slice]:
+        """Columns per ciphertext of the packed weight gradient."""
+        return self.update.blocks(self.columns)
+
+    @property
+    def backward_blocks(self) -> list[slice]:
+        """Columns per ciphertext of dL/dG."""
+        return self.backward.blocks(self.columns)
+
+
+@lru_cache(maxsize=512)
+def plan_elementwise(key_bits: int, batch: int, columns: int, values: ValueBits) -> ElementwisePlan:
+    """Lay out one mini-batch of an element-wise interactive layer."""
+    if min(batch, columns) < 1:
+        raise ConfigError(f"A mini-batch of {batch} x {columns} has nothing to compute.")
+    forward = SlotLayout.for_key(key_bits, values.embedding + values.weight + 2)
+    backward = SlotLayout.for_key(key_bits, values.gradient + values.weight + 2)
+    update = SlotLayout.for_key(key_bits, values.share + 3)
+    if values.embedding + values.step + _log2(batch) > values.share:
+        raise DoesNotFit("An update is not hidden by its share.")
+    m = max(1, min(batch, backward.capacity // columns))
+    return ElementwisePlan(key_bits, batch, columns, values, forward, update, backward, m)
 
 
 def _samples_per_result(most: int, batch: int) -> list[int]:

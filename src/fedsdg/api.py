@@ -1,0 +1,149 @@
+"""`fedsdg.run`: a job in, a selection and a model out, and a folder that records both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+
+from fedsdg.data.table_files import IdentifiedTable, label_values, numeric_table, read_frame
+from fedsdg.job import Job, RunSettings, load_job
+from fedsdg.learning.stochastic_gate import open_probabilities
+from fedsdg.results import LEAKAGE, ClientSelection, SelectionResult
+from fedsdg.run_folder import RunFolder
+from fedsdg.simulation import PartyTables, Simulation, Update, simulate
+
+Watch = Callable[[Update], None]
+
+
+def run(job: Job | str | Path, out: str | Path | None = None, watch: Watch = lambda update: None) -> SelectionResult:
+    """Run a job (a file or an object) in this process; with `out`, write the run folder there.
+
+    The default profile is `masked`: everything between the parties is encrypted, with real keys.
+    """
+    loaded = job if isinstance(job, Job) else load_job(Path(job))
+    return run_tables(read_parties(loaded), loaded.settings, out=out, watch=watch)
+
+
+def run_tables(
+    data: PartyTables,
+    settings: RunSettings,
+    *,
+    out: str | Path | None = None,
+    watch: Watch = lambda update: None,
+    truth: Mapping[str, frozenset[str]] | None = None,
+    private_seeds: Mapping[str, bytes] | None = None,
+) -> SelectionResult:
+    """Run a job on tables in memory; `truth` (columns that matter, per client) adds precision and recall."""
+    folder = RunFolder.create(Path(out)) if out is not None else None
+    try:
+        observe = folder.watch(watch) if folder is not None else watch
+        simulation = simulate(data, settings, private_seeds=private_seeds, watch=observe)
+        result = describe(simulation, truth)
+        if folder is not None:
+            folder.finish(simulation, result)
+    except BaseException:
+        if folder is not None:
+            folder.discard()
+        raise
+    return result
+
+
+def read_parties(job: Job) -> PartyTables:
+    """Read every party's table and bring the rows into the label owner's order."""
+    owner = job.server
+    ids, frame = read_frame(owner.table, owner.id, owner.name)
+    labels = label_values(frame, owner.target, owner.name)
+    tables = {}
+    if owner.columns != "none":
+        own = frame.drop(owner.target)
+        tables[owner.name] = numeric_table(own, owner.columns, owner.name)
+    for name, source in job.clients.items():
+        client_ids, client_frame = read_frame(source.table, source.id, name)
+        table = numeric_table(client_frame, source.columns, name)
+        tables[name] = IdentifiedTable(client_ids, table).in_order_of(ids, name)
+    return PartyTables(labels, tables, owner.name)
+
+
+def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None = None) -> SelectionResult:
+    """Collect what was found and what it cost."""
+    result, settings = simulation.result, simulation.settings
+    masked = settings.profile == "masked"
+    traffic = simulation.traffic
+    metrics: dict[str, float | str | int] = {
+        "task": simulation.objective.task,
+        "metric": "r2" if simulation.objective.task == "regression" else "accuracy",
+        "validation": result.scores[result.kept].value,
+        "kept": result.kept,
+        "steps": sum(len(losses) for losses in result.losses.values()),
+        "n_selected": sum(result.n_selected.values()),
+        "n_columns": sum(client.table.n_columns for client in simulation.clients.values()),
+        "clipped_gradients": result.clipped_gradients,
+    }
+    if simulation.test_score is not None:
+        metrics["test"] = simulation.test_score.value
+        metrics["test_standard_error"] = simulation.test_score.standard_error
+        metrics["test_rows"] = len(simulation.test_rows)
+    settings_json = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
+    return SelectionResult(
+        profile=settings.profile,
+        key_bits=simulation.federation.key_bits if masked else None,
+        backend=simulation.federation.backend if masked else "none",
+        clients={name: _client_selection(client) for name, client in simulation.clients.items()},
+        metrics=metrics,
+        bytes={
+            "total": traffic.total,
+            "to_clients": dict(traffic.to_clients),
+            "to_server": dict(traffic.to_server),
+        },
+        messages=dict(traffic.messages),
+        seconds={phase: round(seconds, 3) for phase, seconds in simulation.seconds.items()},
+        versions=versions(),
+        config_hash=hashlib.sha256(settings_json.encode()).hexdigest()[:16],
+        leakage=LEAKAGE[settings.profile],
+        path=tuple({"step": p.step, "open_features": p.n_open, "score": p.score.value} for p in result.path),
+        truth=precision_and_recall(simulation, truth) if truth is not None else None,
+        notes=tuple(simulation.notes),
+    )
+
+
+def _client_selection(client: object) -> ClientSelection:
+    from fedsdg.learning.local_client import LocalClient
+
+    assert isinstance(client, LocalClient)
+    names = client.table.columns
+    gates = client.final_gates if client.final_gates is not None else np.zeros(len(names))
+    sigma = client.gate_sigma
+    gini = client.gini_scores.scores if client.gini_scores is not None else None
+    return ClientSelection(
+        selected=client.selected_columns,
+        n_features=len(names),
+        gates=dict(zip(names, (float(g) for g in gates), strict=True)),
+        gate_probabilities=dict(zip(names, (float(p) for p in open_probabilities(gates, sigma)), strict=True)),
+        gini=dict(zip(names, (float(g) for g in gini), strict=True)) if gini is not None else {},
+    )
+
+
+def precision_and_recall(simulation: Simulation, truth: Mapping[str, frozenset[str]]) -> dict[str, float]:
+    """Compare the selection with the columns that are known to matter."""
+    chosen = {(name, column) for name, client in simulation.clients.items() for column in client.selected_columns}
+    relevant = {(name, column) for name, columns in truth.items() for column in columns}
+    hits = len(chosen & relevant)
+    return {
+        "precision": hits / len(chosen) if chosen else 0.0,
+        "recall": hits / len(relevant) if relevant else 0.0,
+        "relevant": len(relevant),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Versions that decide a result."""
+    found = {"python": platform.python_version()}
+    for package in ("fedsdg", "torch", "numpy", "gmpy2"):
+        found[package] = metadata.version(package)
+    return found

@@ -1,0 +1,75 @@
+"""All that one client holds during a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from fedsdg.client.gini_initialization import PendingScores
+from fedsdg.client.interactive_share import ClientKeys, InteractiveShare
+from fedsdg.config import TrainingConfig
+from fedsdg.data.feature_table import FeatureTable
+from fedsdg.errors import ProtocolError
+from fedsdg.learning.local_client import LocalClient
+from fedsdg.messages.order import FIRST_STATE
+
+
+@dataclass(eq=False)
+class Session:
+    """What is fixed once the client has joined a job."""
+
+    run_id: bytes
+    config: TrainingConfig
+    keys: ClientKeys
+    sigma: int
+
+
+@dataclass(eq=False)
+class PendingBatch:
+    """A batch between its embedding and its gradient."""
+
+    step: int
+    purpose: str
+    rows: int
+
+
+@dataclass(eq=False)
+class ClientState:
+    """A client's data, learner, key and shares. Nothing of it is ever sent as it is."""
+
+    local: LocalClient
+    minimum_key_bits: int = 2048
+    allow_test_keys: bool = False
+    order: str = FIRST_STATE
+    session: Session | None = None
+    pending_scores: PendingScores | None = None
+    train_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    shares: dict[str, InteractiveShare] = field(default_factory=dict)
+    phase: str = ""
+    pending_batch: PendingBatch | None = None
+    prediction_table: FeatureTable | None = None
+    answered: set[tuple[str, str, int]] = field(default_factory=set)
+    share_snapshots: dict[tuple[str, int], npt.NDArray[np.object_]] = field(default_factory=dict)
+
+    @property
+    def joined(self) -> Session:
+        """The session, once there is one."""
+        if self.session is None:
+            raise ProtocolError("The client has not joined a run.")
+        return self.session
+
+    @property
+    def share(self) -> InteractiveShare:
+        """The share of the present phase."""
+        if self.phase not in self.shares:
+            raise ProtocolError("No phase was started.")
+        return self.shares[self.phase]
+
+    def answer_once(self, purpose: str, step: int) -> None:
+        """Refuse to embed for the same step twice: two answers with one dither would leak a difference."""
+        key = (self.phase, purpose, step)
+        if key in self.answered:
+            raise ProtocolError(f"Step {step} ({purpose}) was answered before.")
+        self.answered.add(key)

@@ -1,0 +1,99 @@
+"""Prepare a party's own columns for learning, by kind of column, learned from its training rows only.
+
+=================================  ==================================================================
+columns                            treatment
+=================================  ==================================================================
+word counts (many, >= 80 % zeros)  log1p, rows to unit length, one common scale
+dense counts (many, 20-80 % zeros) rows to unit length, centred, one common scale
+everything else                    standardised and clipped to +-6
+=================================  ==================================================================
+
+Row lengths are taken over the party's own columns of that kind: nobody sees another party's. "Many" matters
+because a row length over two or three count columns would destroy them; a few count columns are log-scaled
+and standardised instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedsdg.data.arrays import BoolArray, FloatArray, as_feature_matrix
+from fedsdg.errors import DataError
+
+CLIP = 6.0
+SPARSE_SHARE = 0.8
+DENSE_COUNT_SHARE = 0.2
+MANY_COLUMNS = 50
+
+
+@dataclass(frozen=True, eq=False)
+class Preprocessor:
+    """What the training rows taught: column kinds, centres and scales."""
+
+    word_counts: BoolArray
+    dense_counts: BoolArray
+    log_scaled: BoolArray
+    centre: FloatArray
+    scale: FloatArray
+
+    @classmethod
+    def fit(cls, training_values: FloatArray) -> Preprocessor:
+        """Learn the treatment from training rows."""
+        values = as_feature_matrix(training_values, "preprocessing")
+        zero_share = (values == 0).mean(axis=0)
+        counts = ((values >= 0) & (values == np.floor(values))).all(axis=0)
+        sparse = counts & (zero_share >= SPARSE_SHARE) & (zero_share < 1)
+        dense = counts & (zero_share >= DENSE_COUNT_SHARE) & (zero_share < SPARSE_SHARE)
+        several = values.max(axis=0) > 1
+        nothing = np.zeros_like(counts)
+        # Flags (0/1) alone are no counts; among word counts many words occur at most once.
+        word_counts = sparse if (sparse & several).sum() >= MANY_COLUMNS else nothing
+        dense_counts = dense if (dense & several).sum() >= MANY_COLUMNS else nothing
+        log_scaled = sparse & several & ~word_counts
+        shaped = _shape(values, word_counts, dense_counts, log_scaled)
+        centre = shaped.mean(axis=0)
+        scale = shaped.std(axis=0)
+        scale[scale < 1e-8] = 1.0
+        centre[word_counts] = 0.0
+        for group in (word_counts, dense_counts):
+            if group.any():  # one scale for all, so that rare words stay small
+                scale[group] = max(1e-8, float(np.sqrt(np.mean((shaped[:, group] - centre[group]) ** 2))))
+        return cls(word_counts, dense_counts, log_scaled, centre, scale)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Return everything learned, as named arrays."""
+        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    def transform(self, values: FloatArray) -> NDArray[np.float32]:
+        """Prepare any rows of the same table."""
+        matrix = np.asarray(values, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[1] != len(self.centre):
+            raise DataError(
+                f"preprocessing: expected rows x {len(self.centre)} columns, got shape {matrix.shape}; "
+                "use the columns of the training table, in the same order"
+            )
+        if not np.isfinite(matrix).all():
+            raise DataError("preprocessing: NaN or infinite values; fill or drop them first")
+        shaped = _shape(matrix, self.word_counts, self.dense_counts, self.log_scaled)
+        prepared = (shaped - self.centre) / self.scale
+        rest = ~(self.word_counts | self.dense_counts)
+        prepared[:, rest] = np.clip(prepared[:, rest], -CLIP, CLIP)
+        return prepared.astype(np.float32)
+
+
+def _shape(
+    values: NDArray[np.float64], word_counts: BoolArray, dense_counts: BoolArray, log_scaled: BoolArray
+) -> NDArray[np.float64]:
+    """Apply what needs no statistics: logarithms and row lengths."""
+    shaped = values.copy()
+    logarithmic = word_counts | log_scaled
+    # New rows may bring a negative value to a column that held counts so far.
+    shaped[:, logarithmic] = np.log1p(np.maximum(values[:, logarithmic], 0.0))
+    for group in (word_counts, dense_counts):
+        if group.any():
+            length = np.linalg.norm(shaped[:, group], axis=1, keepdims=True)
+            shaped[:, group] /= np.where(length > 0, length, 1.0)
+    return shaped

@@ -1,0 +1,1 @@
+"""Generated data with known truth: which columns really carry the label."""

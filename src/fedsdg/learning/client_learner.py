@@ -1,0 +1,224 @@
+"""One client in one phase: bottom model, gates and optimisers over its own prepared columns.
+
+::
+
+    G   = embed(rows, step)            integers, d open dimensions per row
+    tau = forward_dither(...)          what the client adds to G W
+    apply_gradient(dG, step)           integers from the server; moves theta (Adam), mu and omega (plain SGD)
+
+It knows neither W nor the labels and cannot tell whether its integers travel encrypted. All randomness is a
+function of (private seed, phase, step), so a step that was interrupted is repeated by embedding the same rows
+again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.errors import DataError, ProtocolError
+from fedsdg.learning.bottom_model import BottomModelFactory, build_bottom_model, seeded
+from fedsdg.learning.fixed_point_layer import quantize, require_slots
+from fedsdg.learning.model_state import StateArrays, adam_step, build_adam, model_from_arrays, model_to_arrays
+from fedsdg.learning.randomness import RandomStreams
+from fedsdg.learning.schedule import PhasePlan
+from fedsdg.learning.stochastic_gate import StochasticGate, open_probability
+
+
+@dataclass(frozen=True, eq=False)
+class _PendingStep:
+    """A training embedding that waits for its gradient."""
+
+    step: int
+    embedding: Tensor
+
+
+class ClientLearner:
+    """A client's trainable state in one phase."""
+
+    def __init__(
+        self,
+        features: NDArray[np.float32],
+        plan: PhasePlan,
+        streams: RandomStreams,
+        *,
+        input_gates: FloatArray | None = None,
+        embedding: int | None = None,
+        bottom_model: BottomModelFactory | None = None,
+    ) -> None:
+        """Take all prepared rows of the columns in use, and in a gated phase the starting gates."""
+        if plan.gated and (input_gates is None or len(input_gates) != features.shape[1]):
+            raise DataError("a gated phase needs one starting gate per column")
+        self.plan = plan
+        self.width = plan.embedding if embedding is None else embedding
+        self.clipped_embeddings = 0
+        self._streams = streams.derive(plan.name)
+        self._features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        self._custom_module = bottom_model is not None
+        self._bottom = build_bottom_model(
+            plan.config.model, features.shape[1], plan.settings, self.width, self._streams, bottom_model
+        )
+        self._adam = build_adam(self._bottom, plan.settings.learning_rate, plan.settings.weight_decay)
+        gates = plan.config.gates
+        per_sample = gates.noise == "sample"
+        self.input_gates = StochasticGate(input_gates, gates.sigma, per_sample) if input_gates is not None else None
+        self.embedding_gates = (
+            StochasticGate(np.full(self.width, gates.embedding_start), gates.sigma, per_sample)
+            if plan.embedding_gated
+            else None
+        )
+        self._open = np.arange(self.width, dtype=np.int64)
+        self._steps_closed = np.zeros(self.width, dtype=np.int64)
+        self._pending: _PendingStep | None = None
+
+    def initial_weights(self) -> IntArray:
+        """Draw W0 from the private seed: d x k, or d weights for the element-wise layer."""
+        stream = self._streams.numpy("interactive-weights")
+        shape = (self.width, self.plan.outputs)
+        if self.plan.config.interactive == "elementwise":
+            # Around one, as a scale that does nothing; not exactly one, which every party could guess.
+            weights = stream.uniform(0.75, 1.25, size=self.width)
+        elif self.plan.config.model == "linear":
+            # Each output has its own embedding dimension: near the identity, or a small first draw would stall it.
+            weights = stream.uniform(-0.1, 0.1, size=shape) + np.eye(*shape)
+        else:
+            bound = 1.0 / math.sqrt(self.width * self.plan.n_clients)
+            weights = stream.uniform(-bound, bound, size=shape)
+        return np.rint(weights * float(1 << self.plan.config.fixed_point.weight_fraction_bits)).astype(np.int64)
+
+    def open_dimensions(self) -> tuple[int, ...]:
+        """Return the embedding dimensions that are still computed and sent."""
+        return tuple(self._open.tolist())
+
+    def embed(self, rows: IntArray, step: int, training: bool) -> IntArray:
+        """Return quantised embeddings of these rows: len(rows) x open dimensions.
+
+        While training, gates are sampled and the step waits for :meth:`apply_gradient`; otherwise gates stand
+        at their means.
+        """
+        batch = self._features[torch.from_numpy(np.asarray(rows, dtype=np.int64))]
+        if not training:
+            return self.embed_features(batch)
+        embedding = self._forward_training(batch, step)
+        self._pending = _PendingStep(step, embedding)
+        return self._quantized(embedding)
+
+    def embed_features(self, features: Tensor) -> IntArray:
+        """Return quantised embeddings of prepared features outside training."""
+        self._bottom.eval()
+        with torch.no_grad():
+            if self.input_gates is not None:
+                features = features * self.input_gates.expected()
+            embedding = self._bottom(features)
+            if self.embedding_gates is not None:
+                embedding = embedding * self.embedding_gates.expected()
+            return self._quantized(embedding[:, torch.from_numpy(self._open)])
+
+    def forward_dither(self, shape: tuple[int, ...], step: int, purpose: str = "training") -> IntArray:
+        """Draw tau for one forward pass; each (purpose, step) must be used for one pass only."""
+        bits = self.plan.config.fixed_point.forward_dither_bits
+        return self._streams.symmetric_integers(f"forward-dither/{purpose}", step, bits, shape)
+
+    def apply_gradient(self, gradient: IntArray, step: int) -> None:
+        """Learn from dL/dG (per sample, as integers) of the embedding of the same step."""
+        pending, settings = self._pending, self.plan.config.fixed_point
+        if pending is None or pending.step != step:
+            raise ProtocolError(f"a gradient arrived for step {step}, and another step waits for one")
+        if gradient.shape != tuple(pending.embedding.shape):
+            raise DataError(f"dL/dG must have shape {tuple(pending.embedding.shape)}, got {gradient.shape}")
+        terms = self.plan.outputs if self.plan.config.interactive == "dense" else 1
+        gradient = require_slots(gradient, settings.backward_slot_bits(terms), "dL/dG")
+        unit = float(1 << settings.backward_fraction_bits)
+        mean_gradient = torch.from_numpy((gradient / (unit * len(gradient))).astype(np.float32))
+        self._pending = None
+        pending.embedding.backward(mean_gradient)  # type: ignore[no-untyped-call]
+        adam_step(self._adam, self.plan.learning_rate(step))
+        if self.input_gates is not None:
+            self.input_gates.descend(self.plan.input_gate_rate(), self.plan.input_penalty(step))
+        if self.embedding_gates is not None:
+            self.embedding_gates.descend(self.plan.embedding_gate_rate(), self.plan.embedding_penalty())
+            self._count_closed_steps(self.embedding_gates)
+
+    def drop_closed_dimensions(self) -> IntArray | None:
+        """Drop dimensions that were shut for a whole epoch; return the positions kept, or None when all stay.
+
+        The last dimension is never dropped. The interactive layer must keep the same positions.
+        """
+        closed = self._steps_closed[self._open] >= self.plan.batches.batches_per_epoch
+        if closed.all():
+            closed[0] = False
+        if not closed.any():
+            return None
+        kept = np.flatnonzero(~closed)
+        self._open = self._open[kept]
+        return kept
+
+    def snapshot(self) -> StateArrays:
+        """Copy the whole state into named arrays."""
+        arrays = model_to_arrays(self._bottom, self._adam)
+        arrays["open_dimensions"] = self._open.copy()
+        arrays["steps_closed"] = self._steps_closed.copy()
+        arrays["clipped_embeddings"] = np.array(self.clipped_embeddings)
+        if self.input_gates is not None:
+            arrays["input_gates"] = self.input_gates.means()
+        if self.embedding_gates is not None:
+            arrays["embedding_gates"] = self.embedding_gates.means()
+        return arrays
+
+    def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Go back to a snapshot; an embedding that waited for its gradient is forgotten."""
+        model_from_arrays(self._bottom, self._adam, arrays)
+        self._open = np.array(arrays["open_dimensions"], dtype=np.int64)
+        self._steps_closed = np.array(arrays["steps_closed"], dtype=np.int64)
+        self.clipped_embeddings = int(arrays["clipped_embeddings"])
+        if self.input_gates is not None:
+            self.input_gates.restore(arrays["input_gates"])
+        if self.embedding_gates is not None:
+            self.embedding_gates.restore(arrays["embedding_gates"])
+        self._pending = None
+
+    def _forward_training(self, batch: Tensor, step: int) -> Tensor:
+        self._bottom.train()
+        if self.plan.settings.input_noise > 0:
+            noise = torch.randn(batch.shape, generator=self._streams.torch("input-noise", step))
+            batch = batch + self.plan.settings.input_noise * noise
+        if self.input_gates is not None:
+            batch = batch * self.input_gates.draw(len(batch), self._streams.torch("input-gates", step))
+        embedding = self._run_bottom(batch, step)
+        if self.embedding_gates is not None:
+            draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step))
+            embedding = embedding * draw
+        # Clamped inside the graph: a clipped value has no slope.
+        limit = float(1 << self.plan.config.fixed_point.embedding_range_bits)
+        kept: Tensor = embedding[:, torch.from_numpy(self._open)]
+        self.clipped_embeddings += int((kept.detach().abs() >= limit).sum())
+        return torch.clamp(kept, -limit, limit)
+
+    def _run_bottom(self, batch: Tensor, step: int) -> Tensor:
+        if not self._custom_module:
+            embedding: Tensor = self._bottom(batch)
+            return embedding
+        # A user's module may contain dropout, which knows only the global stream.
+        with seeded(self._streams.torch_seed("bottom-model-step", step)):
+            embedding = self._bottom(batch)
+        if embedding.shape != (len(batch), self.width):
+            raise DataError(f"the bottom model returned shape {tuple(embedding.shape)}, not {(len(batch), self.width)}")
+        return embedding
+
+    def _quantized(self, embedding: Tensor) -> IntArray:
+        settings = self.plan.config.fixed_point
+        integers, _ = quantize(embedding.detach().numpy(), settings.embedding_fraction_bits, settings.embedding_bits)
+        return integers
+
+    def _count_closed_steps(self, gates: StochasticGate) -> None:
+        probability = open_probability(gates.mean.detach(), gates.sigma).numpy()
+        closed = probability < self.plan.config.gates.drop_probability
+        self._steps_closed = np.where(closed, self._steps_closed + 1, 0)

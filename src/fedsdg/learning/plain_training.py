@@ -1,0 +1,239 @@
+"""Training in one process, in the clear: fast, and the reference that encrypted profiles must equal.
+
+The clients' learners, the server's learner and every integer between them are those of a `masked` run. Only
+the interactive weights differ: here they lie in the open, there nobody holds them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from fedsdg.config import TrainingConfig
+from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.data.feature_table import FeatureTable
+from fedsdg.errors import ConfigError, DataError
+from fedsdg.learning.bottom_model import BottomModelFactory
+from fedsdg.learning.fixed_point_layer import DenseLayer, ElementwiseLayer, build_layer
+from fedsdg.learning.gini import gini_scores
+from fedsdg.learning.local_client import GateReport, LocalClient
+from fedsdg.learning.objective import Score
+from fedsdg.learning.randomness import fresh_private_seed
+from fedsdg.learning.schedule import PhasePlan
+from fedsdg.learning.server_learner import InteractiveGradient
+from fedsdg.learning.two_phase_training import Progress, TrainingResult, train
+
+
+class PlainFederation:
+    """All clients in this process, with interactive weights in the clear."""
+
+    def __init__(self, clients: Mapping[str, LocalClient]) -> None:
+        if not clients:
+            raise ConfigError("no client takes part: at least one is needed")
+        rows = {name: client.table.n_rows for name, client in clients.items()}
+        if len(set(rows.values())) > 1:
+            raise DataError(f"the clients' tables differ in rows {rows}; align the parties' samples first")
+        self.clients = dict(clients)
+        self._layers: dict[str, dict[str, DenseLayer | ElementwiseLayer]] = {}
+        self._weights: dict[tuple[str, int], dict[str, IntArray]] = {}
+        self._embeddings: dict[str, IntArray] = {}
+        self._phase = ""
+
+    @property
+    def layers(self) -> dict[str, DenseLayer | ElementwiseLayer]:
+        """The interactive layers of the present phase, one per taking-part client."""
+        return self._layers[self._phase]
+
+    def columns(self) -> dict[str, int]:
+        """Return the number of columns of every client."""
+        return {name: client.table.n_columns for name, client in self.clients.items()}
+
+    def begin(self, config: TrainingConfig, train_rows: IntArray) -> None:
+        """Let every client prepare its columns."""
+        for client in self.clients.values():
+            client.begin(config, train_rows)
+
+    def initialise_gates(self, labels: IntArray | None, n_classes: int) -> None:
+        """Score every client's columns in the clear."""
+        for client in self.clients.values():
+            client.initialise_gates(None if labels is None else gini_scores(client.binning, labels, n_classes))
+
+    def start_phase(self, plan: PhasePlan, clients: tuple[str, ...]) -> dict[str, int]:
+        """Start fresh learners and layers at these clients; return their embedding widths."""
+        widths = {name: self.clients[name].start_phase(plan) for name in clients}
+        self._phase = plan.name
+        self._layers[plan.name] = {
+            name: build_layer(
+                plan.config.interactive, self.clients[name].learner.initial_weights(), plan.config.fixed_point
+            )
+            for name in clients
+        }
+        return widths
+
+    def use_phase(self, name: str) -> None:
+        """Return to the learners and layers of a phase that was started before."""
+        self._phase = name
+        for client in self.layers:
+            self.clients[client].use_phase(name)
+
+    def forward(self, rows: IntArray, step: int, purpose: str) -> dict[str, IntArray]:
+        """Return Z_m = G_m W_m + tau_m of every taking-part client."""
+        slots = {}
+        for name, layer in self.layers.items():
+            learner = self.clients[name].learner
+            embeddings = learner.embed(rows, step, training=purpose == "training")
+            if purpose == "training":
+                self._embeddings[name] = embeddings
+            slots[name] = self._weigh(name, layer, embeddings, step, purpose)
+        return slots
+
+    def forward_tables(self, tables: Mapping[str, FeatureTable], step: int) -> dict[str, IntArray]:
+        """Return Z_m for new samples; only clients with a selected column are asked."""
+        missing = sorted(set(self.layers) - set(tables))
+        if missing:
+            raise DataError(
+                f"a prediction needs the tables of all clients that hold selected columns; missing: {missing}"
+            )
+        return {
+            name: self._weigh(name, layer, self.clients[name].embed_table(tables[name]), step, "prediction")
+            for name, layer in self.layers.items()
+        }
+
+    def backward(
+        self, gradients: Mapping[str, InteractiveGradient], dithers: Mapping[str, IntArray], step: int
+    ) -> None:
+        """Bring every client dL/dG, with the weights of the forward pass, then update the weights."""
+        for name, layer in self.layers.items():
+            to_client = layer.backward(gradients[name].gradient, dithers[name])
+            layer.update(self._embeddings.pop(name), gradients[name].step_gradient)
+            self.clients[name].learner.apply_gradient(to_client, step)
+
+    def drop_closed_dimensions(self) -> dict[str, tuple[int, ...]]:
+        """Drop dead embedding dimensions; return the open ones of clients where something changed."""
+        changed = {}
+        for name, layer in self.layers.items():
+            kept = self.clients[name].learner.drop_closed_dimensions()
+            if kept is not None:
+                layer.keep(kept)
+                changed[name] = self.clients[name].learner.open_dimensions()
+        return changed
+
+    def open_embeddings(self) -> int:
+        """Return how many embedding dimensions are still computed, over all taking-part clients."""
+        return sum(len(self.clients[name].learner.open_dimensions()) for name in self.layers)
+
+    def gate_reports(self) -> dict[str, GateReport]:
+        """Return how many gates are open, per client."""
+        return {name: self.clients[name].gate_report() for name in self.layers}
+
+    def save_snapshot(self, step: int) -> None:
+        """Remember learners and weights under this step."""
+        self._weights[self._phase, step] = {name: layer.weights for name, layer in self.layers.items()}
+        for name in self.layers:
+            self.clients[name].save_snapshot(step)
+
+    def restore_snapshot(self, step: int) -> None:
+        """Go back to learners and weights of this step."""
+        for name, layer in self.layers.items():
+            self.clients[name].restore_snapshot(step)
+            layer.restore(self._weights[self._phase, step][name])
+
+    def select(self, quota: Mapping[str, int] | None) -> dict[str, int]:
+        """Fix the selected columns; return their number per client."""
+        self._weights.clear()
+        return {name: client.select(None if quota is None else quota[name]) for name, client in self.clients.items()}
+
+    def _weigh(
+        self, name: str, layer: DenseLayer | ElementwiseLayer, embeddings: IntArray, step: int, purpose: str
+    ) -> IntArray:
+        dither = self.clients[name].learner.forward_dither((len(embeddings), layer.width), step, purpose)
+        return layer.forward(embeddings, dither)
+
+
+@dataclass(eq=False)
+class PlainModel:
+    """A trained model together with the parties that hold its parts."""
+
+    federation: PlainFederation
+    result: TrainingResult
+    _predictions: int = 0
+
+    @property
+    def selected_columns(self) -> dict[str, tuple[str, ...]]:
+        """Names of the selected columns, per client."""
+        return {name: client.selected_columns for name, client in self.federation.clients.items()}
+
+    @property
+    def selected_positions(self) -> dict[str, IntArray]:
+        """Positions of the selected columns in each client's own table."""
+        return {name: client.selected_positions for name, client in self.federation.clients.items()}
+
+    @property
+    def clipped_embeddings(self) -> int:
+        """Embedding values that had to be clipped while training the kept model."""
+        return sum(self.federation.clients[name].learner.clipped_embeddings for name in self.federation.layers)
+
+    def outputs(self, tables: Mapping[str, FeatureTable]) -> Tensor:
+        """Return raw model outputs for new samples."""
+        self._predictions += 1
+        return self.result.server.outputs(self.federation.forward_tables(tables, self._predictions))
+
+    def predict(self, tables: Mapping[str, FeatureTable]) -> NDArray[np.generic]:
+        """Return predictions in the labels' own terms."""
+        return self.result.server.objective.predictions(self.outputs(tables))
+
+    def predict_probabilities(self, tables: Mapping[str, FeatureTable]) -> FloatArray:
+        """Return rows x classes probabilities (classification)."""
+        return self.result.server.objective.probabilities(self.outputs(tables))
+
+    def score(self, tables: Mapping[str, FeatureTable], labels: ArrayLike) -> float:
+        """Return accuracy or R squared on new samples."""
+        predicted, truth = self.predict(tables), np.asarray(labels)
+        if predicted.shape != truth.shape:
+            raise DataError(f"{len(truth)} labels for {len(predicted)} rows")
+        if self.result.server.objective.task == "regression":
+            residual = np.asarray(predicted, dtype=np.float64) - truth
+            return float(1 - np.mean(residual**2) / max(float(np.var(truth)), 1e-12))
+        return float(np.mean(predicted == truth))
+
+    @property
+    def validation_score(self) -> Score:
+        """Score of the kept model on the validation rows."""
+        return self.result.scores[self.result.kept]
+
+
+def train_plain(
+    tables: Mapping[str, FeatureTable],
+    labels: ArrayLike,
+    config: TrainingConfig | None = None,
+    *,
+    private_seeds: Mapping[str, bytes] | None = None,
+    bottom_models: Mapping[str, BottomModelFactory] | None = None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+) -> PlainModel:
+    """Select features and train a model, all parties in this process, nothing encrypted.
+
+    ``private_seeds`` maps ``"server"`` and every client to its private seed; a missing one is drawn fresh.
+    Given the seeds and ``config.seed`` a run is repeated bit for bit.
+    """
+    config = TrainingConfig() if config is None else config
+    seeds = dict(private_seeds or {})
+    clients = {
+        name: LocalClient(name, table, seeds.get(name) or fresh_private_seed(), (bottom_models or {}).get(name))
+        for name, table in tables.items()
+    }
+    if "server" in clients:
+        raise ConfigError("a client cannot be called 'server'")
+    federation = PlainFederation(clients)
+    n_labels = len(np.asarray(labels))
+    for name, table in tables.items():
+        if table.n_rows != n_labels:
+            raise DataError(
+                f"client {name!r} has {table.n_rows} rows and there are {n_labels} labels; align them first"
+            )
+    result = train(federation, labels, config, seeds.get("server") or fresh_private_seed(), watch)
+    return PlainModel(federation, result)

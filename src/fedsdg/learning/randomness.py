@@ -1,0 +1,102 @@
+"""Repeatable randomness: a stream is a pure function of (private seed, purpose, step).
+
+Every party has a private seed, recorded only in its own folder. Initial weights, gate noise, input noise and
+dithers come from it, so a run can be repeated, resumed in the middle, and moved between runtimes without
+changing a bit. The *joint* seed is public and orders the batches, nothing else: a server that could recompute
+a client's initial weights would know its secret share.
+
+This is experiment randomness. Keys, nonces, masks and shares never come from here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from fedsdg.data.arrays import IntArray
+from fedsdg.errors import ConfigError
+
+MINIMUM_SEED_BYTES = 16
+
+
+def fresh_private_seed() -> bytes:
+    """Draw a private seed that nobody can guess."""
+    return secrets.token_bytes(32)
+
+
+@dataclass(frozen=True)
+class RandomStreams:
+    """All streams of one party."""
+
+    seed: bytes
+    path: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.seed) < MINIMUM_SEED_BYTES:
+            raise ConfigError(
+                f"a private seed needs at least {MINIMUM_SEED_BYTES} bytes, got {len(self.seed)}; "
+                "use fresh_private_seed()"
+            )
+
+    def __repr__(self) -> str:
+        return f"RandomStreams(path={'/'.join(self.path)!r})"  # a seed is a secret: never in a log
+
+    def derive(self, name: str) -> RandomStreams:
+        """Return the streams of one part of the run, independent of all others."""
+        return RandomStreams(self.seed, (*self.path, name))
+
+    def numpy(self, purpose: str, step: int = 0) -> np.random.Generator:
+        """Return the numpy stream of this purpose and step, from its beginning."""
+        return np.random.Generator(np.random.PCG64(int.from_bytes(self._digest(purpose, step)[:16], "big")))
+
+    def torch(self, purpose: str, step: int = 0) -> torch.Generator:
+        """Return the torch stream of this purpose and step, from its beginning."""
+        return torch.Generator().manual_seed(self.torch_seed(purpose, step))
+
+    def torch_seed(self, purpose: str, step: int = 0) -> int:
+        """Return a 63-bit seed, for code that can only be seeded globally."""
+        return int.from_bytes(self._digest(purpose, step)[:8], "big") >> 1
+
+    def symmetric_integers(self, purpose: str, step: int, bits: int, shape: tuple[int, ...]) -> IntArray:
+        """Draw integers uniform in -2**bits < x < 2**bits."""
+        bound = 1 << bits
+        return self.numpy(purpose, step).integers(1 - bound, bound, size=shape, dtype=np.int64)
+
+    def _digest(self, purpose: str, step: int) -> bytes:
+        digest = hashlib.sha256(b"fedsdg experiment stream v1")
+        for part in (self.seed, *(text.encode() for text in (*self.path, purpose, str(step)))):
+            digest.update(len(part).to_bytes(8, "big"))  # lengths, so that no two paths spell the same bytes
+            digest.update(part)
+        return digest.digest()
+
+
+@dataclass(frozen=True)
+class BatchOrder:
+    """The rows of every training batch, known to all parties from the joint public seed."""
+
+    joint_seed: int
+    phase: str
+    n_rows: int
+    batch_size: int
+
+    @property
+    def rows_per_batch(self) -> int:
+        """Batch size, or all rows when there are fewer."""
+        return min(self.batch_size, self.n_rows)
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Whole batches in one pass over the rows; the rest waits for the next shuffle."""
+        return self.n_rows // self.rows_per_batch
+
+    def batch(self, step: int) -> IntArray:
+        """Return positions (0 ... n_rows - 1) of the batch of this step."""
+        epoch, index = divmod(step, self.batches_per_epoch)
+        digest = hashlib.sha256(f"fedsdg batch order v1|{self.joint_seed}|{self.phase}|{epoch}".encode()).digest()
+        order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big"))).permutation(self.n_rows)
+        start = index * self.rows_per_batch
+        return order[start : start + self.rows_per_batch].astype(np.int64)

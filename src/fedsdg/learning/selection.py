@@ -1,0 +1,92 @@
+"""Which features: choosing a point on the path of the gated phase.
+
+While the penalty rises, gates close one after another. Each validation pass is a point on that path: a step,
+the number of open gates, a score. Without a wish, the sparsest point within one standard error of the best is
+taken (a difference smaller than that is noise, so the smaller set wins). With a wish for k features, the last
+point with at least k open gates is taken, and the k widest gates on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fedsdg.data.arrays import FloatArray
+from fedsdg.errors import ConfigError, DataError
+from fedsdg.learning.objective import Score
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """One validation pass of the gated phase."""
+
+    step: int
+    """Number of training steps taken before it."""
+    n_open: int
+    """Open input gates over all clients."""
+    score: Score
+
+
+def choose_point(
+    path: Sequence[PathPoint],
+    rule: Literal["one_standard_error", "best", "last"],
+    n_features: int | None = None,
+) -> PathPoint:
+    """Return the point of the path whose gates become the selection."""
+    usable = [point for point in path if point.n_open > 0]
+    if not usable:
+        raise DataError("every gate closed before the first validation pass; lower the penalty or the gate rates")
+    if n_features is not None:
+        return _last_with_at_least(usable, n_features)
+    if rule == "last":
+        return usable[-1]
+    best = max(usable, key=lambda point: (point.score.value, -point.score.loss))
+    if rule == "best":
+        return best
+    floor = best.score.value - best.score.standard_error
+    return min(
+        (point for point in usable if point.score.value >= floor),
+        key=lambda point: (point.n_open, -point.score.value),
+    )
+
+
+def out_of_reach(path: Sequence[PathPoint], patience: int | None) -> bool:
+    """Return whether the last ``patience`` points all fell below the best by more than one standard error.
+
+    The penalty only rises, so a path that has left that band does not come back: further steps would be
+    wasted.
+    """
+    if patience is None or len(path) <= patience:
+        return False
+    best = max(path, key=lambda point: point.score.value)
+    floor = best.score.value - best.score.standard_error
+    return all(point.score.value < floor for point in path[-patience:])
+
+
+def quotas(open_means: Mapping[str, FloatArray], n_features: int) -> dict[str, int]:
+    """Return how many of its widest gates each client keeps, so that exactly ``n_features`` stay in total.
+
+    Works on gate values without names: in a run over messages, clients report values and never columns.
+    """
+    entries = sorted(
+        ((-float(mean), client) for client, means in open_means.items() for mean in np.asarray(means)),
+    )
+    if len(entries) < n_features:
+        raise ConfigError(f"n_features={n_features}, but only {len(entries)} gates are open")
+    counts = dict.fromkeys(open_means, 0)
+    for _, client in entries[:n_features]:
+        counts[client] += 1
+    return counts
+
+
+def _last_with_at_least(path: Sequence[PathPoint], n_features: int) -> PathPoint:
+    enough = [point for point in path if point.n_open >= n_features]
+    if not enough:
+        raise ConfigError(
+            f"n_features={n_features}, but at most {max(point.n_open for point in path)} gates were open; "
+            "ask for fewer features or lower the penalty"
+        )
+    return enough[-1]

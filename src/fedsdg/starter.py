@@ -1,0 +1,70 @@
+"""What `fedsdg init` writes: a commented job file, and sample tables to run it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fedsdg.datasets.named_tables import bank_loans
+from fedsdg.demo import write_tables
+from fedsdg.errors import ConfigError
+
+JOB = """\
+# A fedsdg job. `fedsdg estimate job.toml` says what it costs, `fedsdg run job.toml --out runs/first` runs it.
+# Paths are relative to this file. Tables are CSV, TSV or Parquet with one id column; all parties hold the same ids.
+
+[job]
+profile = "masked"       # "masked": everything between the parties is encrypted. "plain": in the clear, for experiments
+key_bits = 2048          # 3072 between organisations
+# label_epsilon = 3.0    # randomised response on the labels: bounds what clients can infer about any label
+test_fraction = 0.2      # rows that nobody learns from, for the final score
+seed = 0                 # joint public seed: orders the batches, nothing else
+
+[server]                 # the label owner
+name = "{owner}"
+table = "{owner}.csv"
+id = "customer_id"
+target = "defaulted"
+# columns = "all"        # let the label owner bring its other columns, too (or a list of names)
+
+{clients}
+[training]               # everything here is optional; these are the defaults
+# task = "auto"          # binary, multiclass, regression
+# model = "mlp"          # or "linear": logistic or linear regression
+# interactive = "dense"  # or "elementwise": the paper's layer
+# n_features = 10        # select exactly that many; without it, penalty and validation decide
+
+# [training.gated_phase]
+# steps = 250
+# embedding = 8
+# batch_size = 128
+
+# [training.compact_phase]
+# steps = 600
+
+# [training.penalty]
+# strength = "auto"      # or a number
+"""
+
+CLIENT = """\
+[clients.{name}]
+table = "{name}.csv"
+id = "customer_id"
+# columns = ["a", "b"]   # default: all columns besides the id
+
+"""
+
+
+def write_starter(folder: Path) -> list[Path]:
+    """Write job.toml and sample tables into a new or empty folder; nothing is overwritten."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file.")
+    folder.mkdir(parents=True, exist_ok=True)
+    story = bank_loans(1000, n_noise=20)
+    targets = [folder / "job.toml", *(folder / f"{name}.csv" for name in (story.label_owner, *story.tables))]
+    existing = [path for path in targets if path.exists()]
+    if existing:
+        raise ConfigError(f"{existing[0]} exists; `fedsdg init` overwrites nothing. Choose another folder.")
+    clients = "".join(CLIENT.format(name=name) for name in story.tables)
+    targets[0].write_text(JOB.format(owner=story.label_owner, clients=clients), encoding="utf-8")
+    write_tables(folder, story)
+    return targets

@@ -1,0 +1,239 @@
+"""Claims about streams, schedules, tasks, selection rules and settings."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fedsdg.config import FixedPointSettings, PenaltySettings, PhaseSettings, TrainingConfig, paper_config, wide_config
+from fedsdg.errors import ConfigError, DataError
+from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
+from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_seed
+from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
+from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas
+
+SEED = b"a seed for tests, not a secret.."
+
+
+def test_a_stream_depends_on_seed_path_purpose_and_step_only():
+    streams = RandomStreams(SEED).derive("client")
+
+    def draw(source, purpose, step):
+        return source.numpy(purpose, step).integers(0, 2**62)
+
+    first = draw(streams, "noise", 3)
+    streams.numpy("noise", 4).random(100)
+    assert draw(RandomStreams(SEED, ("client",)), "noise", 3) == first
+    others = [
+        draw(streams, "noise", 4),
+        draw(streams, "nois", 3),
+        draw(streams.derive("client"), "noise", 3),
+        draw(RandomStreams(fresh_private_seed(), ("client",)), "noise", 3),
+    ]
+    assert first not in others
+    assert torch.equal(
+        torch.randn(3, generator=streams.torch("noise", 3)),
+        torch.randn(3, generator=streams.torch("noise", 3)),
+    )
+
+
+def test_symmetric_integers_fill_their_open_range():
+    values = RandomStreams(SEED).symmetric_integers("dither", 0, 2, (1000,))
+    assert set(values.tolist()) == set(range(-3, 4))
+
+
+def test_a_seed_that_can_be_guessed_is_refused_and_never_shown():
+    with pytest.raises(ConfigError, match="16 bytes"):
+        RandomStreams(b"short")
+    assert "seed for tests" not in repr(RandomStreams(SEED))
+
+
+def test_an_epoch_of_batches_visits_every_row_once():
+    order = BatchOrder(joint_seed=5, phase="gated", n_rows=20, batch_size=5)
+    for epoch in range(2):
+        rows = np.concatenate([order.batch(step) for step in range(4 * epoch, 4 * epoch + 4)])
+        assert sorted(rows.tolist()) == list(range(20))
+    assert order.batch(0).tolist() != order.batch(4).tolist()
+    assert order.batch(0).tolist() != BatchOrder(6, "gated", 20, 5).batch(0).tolist()
+    assert len(BatchOrder(5, "gated", 3, 128).batch(7)) == 3
+
+
+def plan(**changes):
+    return PhasePlan("gated", TrainingConfig(**changes), 2, 500, 1700, 1)
+
+
+def test_the_penalty_rises_by_a_constant_factor_and_is_averaged_over_columns():
+    assert exponential_ramp(1, 10, 0, 250) == pytest.approx(1)
+    assert exponential_ramp(1, 10, 249, 250) == pytest.approx(10)
+    assert exponential_ramp(1, 100, 5, 11) == pytest.approx(10)
+    fixed = plan(penalty=PenaltySettings(strength=3.0))
+    assert fixed.input_penalty(0) * 500 == pytest.approx(1)
+    assert fixed.input_penalty(249) * 500 == pytest.approx(3)
+    summed = plan(penalty=PenaltySettings(strength=0.1, reduction="sum"))
+    assert summed.input_penalty(100) == pytest.approx(0.1)
+    assert plan(penalty=PenaltySettings(strength=0.0)).input_penalty(9) == 0
+
+
+def test_rates_follow_columns_steps_and_schedule():
+    assert plan().input_gate_rate() == pytest.approx(0.006 * 500 * (600 / 250) ** 0.5)
+    assert plan().embedding_gate_rate() == pytest.approx(3 * (600 / 250) ** 0.5)
+    assert cosine(0, 600) == 1
+    assert cosine(599, 600) == pytest.approx(0)
+    assert plan().learning_rate(200) == 0.012
+
+
+@pytest.mark.parametrize(
+    ("labels", "task"),
+    [
+        ([0, 1, 1], "binary"),
+        (["yes", "no", "yes"], "binary"),
+        ([1, 2, 3, 3], "multiclass"),
+        ([0.5, 1.5, 2.5], "regression"),
+        (list(range(200)), "regression"),
+    ],
+)
+def test_the_task_is_guessed_from_the_labels(labels, task):
+    assert guess_task(np.array(labels)) == task
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass", "regression"])
+def test_gradients_are_per_sample_whatever_the_batch(task):
+    labels = np.array([0, 1, 2, 1, 0, 2]) if task != "binary" else np.array([0, 1, 1, 0, 1, 0])
+    rows = np.arange(6)
+    objective = Objective.fit(task, labels, rows)
+    outputs = torch.linspace(-1, 1, 6 * objective.n_outputs).reshape(6, -1)
+
+    def gradient(chosen):
+        z = outputs[chosen].clone().requires_grad_(True)
+        objective.per_sample_loss(z, rows[chosen]).sum().backward()
+        return z.grad
+
+    assert torch.allclose(gradient(slice(0, 2)), gradient(slice(0, 6))[:2])
+
+
+def test_predictions_speak_the_language_of_the_labels():
+    labels = np.array(["paid", "lost", "paid", "lost"])
+    objective = Objective.fit("auto", labels, np.arange(4))
+    outputs = torch.tensor([[2.0], [-1.0]])
+    assert objective.predictions(outputs).tolist() == ["paid", "lost"]
+    assert objective.probabilities(outputs).sum(axis=1) == pytest.approx([1, 1])
+    target = np.array([10.0, 20.0, 30.0, 45.5])
+    regression = Objective.fit("auto", target, np.arange(3))
+    assert regression.predictions(regression.targets[:, None]) == pytest.approx(target, rel=1e-5)
+    assert regression.score(regression.targets[:, None], np.arange(4)).value == pytest.approx(1)
+    with pytest.raises(DataError, match="no class probabilities"):
+        regression.probabilities(outputs)
+
+
+@pytest.mark.parametrize(
+    ("task", "labels", "reason"),
+    [
+        ("auto", [1, 1, 1], "single class"),
+        ("binary", [1, 2, 3], "task='multiclass'"),
+        ("regression", [2.0, 2.0, 2.0], "constant"),
+        ("regression", ["a", "b", "c"], "numeric"),
+        ("auto", [1.0, np.nan, 2.0], "NaN"),
+        ("auto", [[1], [2], [3]], "one value per row"),
+    ],
+)
+def test_labels_that_cannot_be_learned_say_why(task, labels, reason):
+    with pytest.raises(DataError, match=reason):
+        Objective.fit(task, labels, np.arange(3))
+
+
+def test_validation_rows_keep_the_classes_balance():
+    labels = np.repeat([0, 1], [80, 20])
+    training, validation = split_rows(labels, True, 0.15, np.random.default_rng(0))
+    assert np.bincount(labels[validation]).tolist() == [12, 3]
+    assert sorted([*training, *validation]) == list(range(100))
+    with pytest.raises(DataError, match="too few"):
+        split_rows([0, 1], True, 0.15, np.random.default_rng(0))
+
+
+def point(step, n_open, value, error=0.02):
+    return PathPoint(step, n_open, Score(value, error, 1 - value))
+
+
+def test_the_sparsest_point_within_one_standard_error_is_chosen():
+    path = [
+        point(25, 90, 0.80),
+        point(50, 40, 0.90),
+        point(75, 12, 0.885),
+        point(100, 3, 0.80),
+        point(125, 0, 0.5),
+    ]
+    assert choose_point(path, "one_standard_error").step == 75
+    assert choose_point(path, "best").step == 50
+    assert choose_point(path, "last").step == 100
+    assert choose_point(path, "one_standard_error", n_features=20).step == 50
+    with pytest.raises(ConfigError, match="at most 90"):
+        choose_point(path, "best", n_features=91)
+    with pytest.raises(DataError, match="every gate closed"):
+        choose_point([point(1, 0, 0.5)], "best")
+
+
+def test_a_path_that_left_the_band_of_the_best_is_given_up():
+    falling = [point(1, 9, 0.9), point(2, 5, 0.85), point(3, 4, 0.84), point(4, 3, 0.83)]
+    assert out_of_reach(falling, 3)
+    assert not out_of_reach(falling[:3], 3)
+    assert not out_of_reach([*falling, point(5, 3, 0.89)], 3)
+    assert not out_of_reach(falling, None)
+
+
+def test_a_wished_number_is_shared_by_the_width_of_the_gates():
+    means = {"a": np.array([0.9, 0.5, 0.1]), "b": np.array([0.8, 0.2])}
+    assert quotas(means, 3) == {"a": 2, "b": 1}
+    with pytest.raises(ConfigError, match="only 5 gates"):
+        quotas(means, 6)
+
+
+def test_settings_are_frozen_and_name_what_is_wrong():
+    config = TrainingConfig()
+    with pytest.raises(Exception, match="frozen"):
+        config.seed = 3
+    with pytest.raises(ConfigError, match="batch_size"):
+        PhaseSettings(batch_size=0)
+    with pytest.raises(ConfigError, match="unknown_name"):
+        TrainingConfig(unknown_name=1)
+    with pytest.raises(ConfigError, match="steps"):
+        TrainingConfig(gated_phase={"steps": 0})
+    with pytest.raises(ConfigError, match="smaller embedding"):
+        TrainingConfig(gated_phase=PhaseSettings(embedding=500))
+    with pytest.raises(ConfigError, match="strength"):
+        PenaltySettings(strength=-1.0)
+    with pytest.raises(ConfigError, match="at least 1"):
+        PhaseSettings(hidden=(0,))
+
+
+def test_changes_keep_the_rest_and_are_validated():
+    config = TrainingConfig(n_features=7).with_changes(mc_samples=2)
+    assert (config.n_features, config.mc_samples) == (7, 2)
+    with pytest.raises(ConfigError, match="mc_samples"):
+        config.with_changes(mc_samples=0)
+    assert TrainingConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_a_bare_penalty_is_its_strength():
+    assert TrainingConfig(penalty=3.0).penalty == PenaltySettings(strength=3.0)
+    assert TrainingConfig(penalty="auto") == TrainingConfig()
+    with pytest.raises(ConfigError, match="penalty"):
+        TrainingConfig(penalty="strong")
+
+
+def test_the_wide_preset_fits_its_slots():
+    assert wide_config(n_features=3).gated_phase.embedding == 100
+
+
+def test_the_paper_preset_has_the_papers_parameter_counts():
+    phase = paper_config().gated_phase
+    columns, classes = 617, 26  # ISOLET
+    hidden, embedding = *phase.hidden, phase.embedding
+    clients = sum(d * hidden + hidden + hidden * embedding + embedding for d in (308, 309))
+    interactive, head = 2 * phase.embedding * phase.outputs + phase.outputs, phase.outputs * classes + classes
+    assert clients + interactive + head == 100 * columns + 30_450 + 51 * classes == 93_476
+
+
+def test_fixed_point_fractions_are_bounded():
+    with pytest.raises(ConfigError, match="embedding_fraction_bits"):
+        FixedPointSettings(embedding_fraction_bits=40)
