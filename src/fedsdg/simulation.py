@@ -7,11 +7,13 @@ same procedure (`learning.two_phase_training`) and learn the same model, bit for
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
@@ -135,11 +137,33 @@ def simulate(
     key_bits: int | None = None,
 ) -> Simulation:
     """Run the whole method on aligned tables. Missing private seeds are drawn fresh."""
+    with one_torch_thread():
+        return _simulate(
+            data,
+            settings,
+            private_seeds or {},
+            bottom_models or {},
+            watch,
+            channel_type,
+            allow_test_keys,
+            key_bits or settings.key_bits,
+        )
+
+
+def _simulate(
+    data: PartyTables,
+    settings: RunSettings,
+    private_seeds: Mapping[str, bytes],
+    bottom_models: Mapping[str, BottomModelFactory],
+    watch: Callable[[Update], None],
+    channel_type: type[InProcessChannel],
+    allow_test_keys: bool,
+    bits: int,
+) -> Simulation:
     started = time.perf_counter()
-    seeds = {name: (private_seeds or {}).get(name) or fresh_private_seed() for name in (SERVER, *data.tables)}
+    seeds = {name: private_seeds.get(name) or fresh_private_seed() for name in (SERVER, *data.tables)}
     clients = {
-        name: LocalClient(name, table, seeds[name], (bottom_models or {}).get(name))
-        for name, table in data.tables.items()
+        name: LocalClient(name, table, seeds[name], bottom_models.get(name)) for name, table in data.tables.items()
     }
     clock = _Clock()
     channel: InProcessChannel | None = None
@@ -147,7 +171,6 @@ def simulate(
     if settings.profile == "plain":
         federation = PlainFederation(clients)
     else:
-        bits = key_bits or settings.key_bits
         roles = {
             name: ClientRole(ClientState(client, minimum_key_bits=min(bits, 2048), allow_test_keys=allow_test_keys))
             for name, client in clients.items()
@@ -187,6 +210,11 @@ def simulate(
     watch(Update("gini", 0, 1, None, None, None, None, channel.traffic.total if channel else 0, 0.0))
     result = train(federation, labels, settings.training, seeds[SERVER], on_progress, rows=fit_rows)
     clock.stop()
+    if result.chosen.step == 0:
+        notes.append(
+            "every gate closed before the first validation pass, so the starting gates were used instead: the columns "
+            "say little about the labels, or the penalty is too strong for so few rows."
+        )
     if settings.label_epsilon is not None:
         with clock("refit"):
             notes.append(_refit_on_clean_labels(federation, result, data.labels))
@@ -210,13 +238,25 @@ def simulate(
     )
 
 
+@contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """Keep torch on one thread: the models are small, and results must not depend on the number of cores."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def score_with_all_features(data: PartyTables, settings: RunSettings, seeds: Mapping[str, bytes]) -> float:
     """Train the same model on every column, in the clear, and score it on the same held-out rows."""
     clients = {name: LocalClient(name, table, seeds[name]) for name, table in data.tables.items()}
     federation = PlainFederation(clients)
     fit_rows, test_rows = _held_out(data.labels, settings, seeds[SERVER])
-    server = train_on_all_columns(federation, data.labels, settings.training, seeds[SERVER], rows=fit_rows)
-    return server.score(federation.forward(test_rows, 0, "test"), test_rows).value
+    with one_torch_thread():
+        server = train_on_all_columns(federation, data.labels, settings.training, seeds[SERVER], rows=fit_rows)
+        return server.score(federation.forward(test_rows, 0, "test"), test_rows).value
 
 
 def _protected_labels(

@@ -229,7 +229,8 @@ class _Run:
         config, plan = self.config, self.plan("gated", len(self.columns))
         server = self.start(plan, tuple(self.columns))
         path: list[PathPoint] = []
-        states: dict[int, StateArrays] = {}
+        self.federation.save_snapshot(0)
+        states: dict[int, StateArrays] = {0: server.snapshot()}
         losses: list[float] = []
         for step in range(plan.steps):
             losses.append(self.step(server, plan, step))
@@ -245,7 +246,17 @@ class _Run:
             if point is not None and self.finished(path):
                 break
         self.losses["gated"] = tuple(losses)
+        wanted = self.config.n_features or 1
+        if all(point.n_open < wanted for point in path):
+            path.append(self.starting_point(server, states))
         return server, path, states
+
+    def starting_point(self, server: ServerLearner, states: Mapping[int, StateArrays]) -> PathPoint:
+        """Return the point before the first step: what is left when too few gates survived to the first look."""
+        self.federation.restore_snapshot(0)
+        server.restore(states[0])
+        n_open = sum(report.n_open for report in self.federation.gate_reports().values())
+        return PathPoint(0, n_open, self.validate(server, 0, "validation"))
 
     def finished(self, path: list[PathPoint]) -> bool:
         """Return whether further steps of the gated phase would be wasted."""

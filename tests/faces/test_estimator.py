@@ -1,0 +1,105 @@
+"""FedSDGSelector behaves as scikit-learn users expect."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fedsdg import FedSDGSelector, TrainingConfig
+from fedsdg.config import PhaseSettings, ValidationSettings
+from fedsdg.errors import ConfigError
+
+QUICK = TrainingConfig(
+    gated_phase=PhaseSettings(steps=30, batch_size=32),
+    compact_phase=PhaseSettings(steps=30, batch_size=32),
+    validation=ValidationSettings(every=10),
+)
+
+#: Checks that cannot hold, with the reason.
+EXCEPTIONS = {
+    "check_methods_subset_invariance": "probabilities carry the dither of an encrypted run, about 1e-6",
+    "check_methods_sample_order_invariance": "probabilities carry the dither of an encrypted run, about 1e-6",
+}
+
+
+def expected_failures(estimator):
+    return EXCEPTIONS
+
+
+@parametrize_with_checks([FedSDGSelector(training=QUICK)], expected_failed_checks=expected_failures)
+def test_the_selector_keeps_scikit_learns_conventions(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 12))
+    y = np.where(2 * X[:, 1] - 1.5 * X[:, 7] + 0.3 * rng.normal(size=400) > 0, "yes", "no")
+    return X, y
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return FedSDGSelector(parties={"bank": range(6), "shop": range(6, 12)}).fit(*data)
+
+
+def test_it_finds_the_columns_that_matter(fitted, data):
+    assert set(np.flatnonzero(fitted.get_support())) == {1, 7}
+    assert fitted.transform(data[0]).shape == (400, 2)
+    assert fitted.score(*data) > 0.85
+    assert set(fitted.predict(data[0])) == {"yes", "no"}
+
+
+def test_learned_attributes_tell_the_whole_story(fitted):
+    assert fitted.scores_.shape == fitted.gate_probs_.shape == fitted.gini_scores_.shape == (12,)
+    assert (fitted.scores_[[1, 7]] > 0).all()
+    assert fitted.gini_scores_[1] < fitted.gini_scores_[0]
+    assert fitted.result_.clients["bank"].selected == ("x1",)
+    assert fitted.result_.profile == "plain"
+
+
+def test_the_encrypted_profile_selects_the_same_features_and_predicts_the_same(data, test_key, monkeypatch):
+    X, y = data
+    few = TrainingConfig(
+        gated_phase=PhaseSettings(steps=12, batch_size=64), compact_phase=PhaseSettings(steps=12, batch_size=64)
+    )
+    plain = FedSDGSelector(training=few).fit(X, y)
+    masked = FedSDGSelector(training=few, profile="masked").fit(X, y)
+    assert masked.result_.profile == "masked"
+    assert masked.result_.key_bits == 2048
+    assert masked.result_.bytes["total"] > 0
+    np.testing.assert_array_equal(plain.scores_, masked.scores_)
+    np.testing.assert_array_equal(plain.get_support(), masked.get_support())
+    np.testing.assert_array_equal(plain.predict(X[:50]), masked.predict(X[:50]))
+
+
+def test_it_works_in_a_pipeline_and_in_cross_validation(data):
+    pipeline = make_pipeline(FedSDGSelector(training=QUICK, n_features=3), LogisticRegression())
+    assert cross_val_score(pipeline, *data, cv=3).mean() > 0.5
+
+
+def test_a_number_of_features_can_be_asked_for(data):
+    assert FedSDGSelector(n_features=4).fit(*data).get_support().sum() == 4
+
+
+def test_party_maps_are_checked(data):
+    X, y = data
+    with pytest.raises(ConfigError, match="held by 'a' and by 'b'"):
+        FedSDGSelector(parties={"a": [0, 1], "b": [1]}).fit(X, y)
+    with pytest.raises(ConfigError, match="no column 99"):
+        FedSDGSelector(parties={"a": [99]}).fit(X, y)
+    with pytest.raises(ConfigError, match="at least 1"):
+        FedSDGSelector(parties=0).fit(X, y)
+
+
+def test_regression_and_linear_models_work(data):
+    X, _ = data
+    target = 3 * X[:, 0] - 2 * X[:, 5]
+    selector = FedSDGSelector(model="linear", parties=3).fit(X, target)
+    assert {0, 5} <= set(np.flatnonzero(selector.get_support()))
+    assert selector.score(X, target) > 0.9
