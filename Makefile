@@ -18,9 +18,9 @@ $(READY): pyproject.toml setup.py constraints.txt $(NATIVE_SOURCES)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	@touch $@
 
-demo: $(READY)  ## the encrypted core at work, measured against python-paillier (about a minute)
-	@$(BIN)/fedsdg doctor
-	@$(BIN)/fedsdg bench crypto --quick
+demo: $(READY)  ## three parties select features securely: generated tables, real 2,048-bit keys (minutes)
+	@rm -rf runs/demo
+	@$(BIN)/fedsdg demo --out runs/demo
 
 test: $(READY)  ## run all tests
 	@$(BIN)/python -m pytest
@@ -31,11 +31,12 @@ check: $(READY) ## ruff, mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## measure, and write bench-results/crypto.json and docs/benchmarks.md
+bench: $(READY) ## measure, and write bench-results/*.json, docs/benchmarks.md and docs/benchmarks-job.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check sf-heu==0.5.2b0 || \
 		echo "sf-heu does not install here: the comparison with it is left out"
 	@mkdir -p bench-results
 	@$(BIN)/fedsdg bench crypto --json bench-results/crypto.json --markdown docs/benchmarks.md
+	@$(BIN)/fedsdg bench job --json bench-results/job.json --markdown docs/benchmarks-job.md
 
 build: $(READY) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

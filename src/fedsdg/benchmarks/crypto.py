@@ -34,7 +34,7 @@ def run(quick: bool = False, say: Any = lambda text: None) -> dict[str, Any]:
     record: dict[str, Any] = {
         "backend": backends.choose().name,
         "backend_reason": backends.choose().reason,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": now(),
         "machine": machine(),
         "versions": versions(),
         "quick": quick,
@@ -171,6 +171,11 @@ def peak_mib(bits: int, name: str) -> float | None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)  # noqa: S603
     return int(done.stdout) / 1024 if done.returncode == 0 and done.stdout.strip().isdigit() else None
+
+
+def now() -> str:
+    """Return the time of a measurement."""
+    return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
 def machine() -> dict[str, Any]:

@@ -8,20 +8,17 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.markdown import Markdown
 
 import fedsdg
 from fedsdg import api, diagnosis, starter
 from fedsdg import demo as demonstration
-from fedsdg.benchmarks import crypto as crypto_benchmark
 from fedsdg.cli import progress as display
 from fedsdg.cli import report
-from fedsdg.errors import ConfigError
+from fedsdg.cli.bench import bench
 from fedsdg.estimate import estimate as estimate_cost
 from fedsdg.job import RunSettings, load_job
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=fedsdg.__doc__)
-bench = typer.Typer(no_args_is_help=True, help="Measure, side by side with what you would use instead.")
 app.add_typer(bench, name="bench")
 
 
@@ -111,27 +108,3 @@ def estimate(job: Annotated[Path, typer.Argument(help="The job file.")]) -> None
     loaded = load_job(job)
     data = api.read_parties(loaded)
     report.show_estimate(Console(), estimate_cost(data, loaded.settings), loaded.profile)
-
-
-@bench.command("crypto")
-def bench_crypto(
-    json: Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the page that docs/benchmarks.md shows.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer repetitions: under two minutes.")] = False,
-) -> None:
-    """Encrypted arithmetic against python-paillier and HEU, as ratios measured in one run."""
-    targets = [path for path in (json, markdown) if path is not None]
-    for path in targets:
-        if not path.parent.is_dir():
-            raise ConfigError(f"Cannot write {path}: the folder {path.parent} does not exist.")
-    console = Console()
-    with console.status("measuring") as status:
-        record = crypto_benchmark.run(quick, say=lambda text: status.update(text))
-    page = crypto_benchmark.to_markdown(record)
-    if json is not None:
-        json.write_text(crypto_benchmark.to_json(record), encoding="utf-8")
-    if markdown is not None:
-        markdown.write_text(page, encoding="utf-8")
-    console.print(Markdown(page))
-    for path in targets:
-        console.print(f"written: {path}")

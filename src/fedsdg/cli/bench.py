@@ -1,0 +1,59 @@
+"""`fedsdg bench ...`: measure, side by side with what you would use instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+
+from fedsdg.benchmarks import crypto as crypto_benchmark
+from fedsdg.benchmarks import job as job_benchmark
+from fedsdg.errors import ConfigError
+
+bench = typer.Typer(no_args_is_help=True, help="Measure, side by side with what you would use instead.")
+
+Json = Annotated[Path | None, typer.Option(help="Write the measurements as JSON.")]
+Page = Annotated[Path | None, typer.Option(help="Write the measurements as a Markdown page.")]
+Quick = Annotated[bool, typer.Option("--quick", help="Fewer repetitions: under two minutes.")]
+
+
+@bench.command()
+def crypto(json: Json = None, markdown: Page = None, quick: Quick = False) -> None:
+    """Encrypted arithmetic against python-paillier and HEU, as ratios measured in one run."""
+    _check_targets(json, markdown)
+    console = Console()
+    with console.status("measuring") as status:
+        record = crypto_benchmark.run(quick, say=lambda text: status.update(text))
+    _publish(console, json, markdown, crypto_benchmark.to_json(record), crypto_benchmark.to_markdown(record))
+
+
+@bench.command()
+def job(json: Json = None, markdown: Page = None, quick: Quick = False) -> None:
+    """Secure training: one step, its cost as embeddings close, and (not with --quick) a whole MADELON-sized job."""
+    _check_targets(json, markdown)
+    console = Console()
+    with console.status("measuring") as status:
+        record = job_benchmark.run(
+            quick,
+            say=lambda text: status.update(text),
+            watch=lambda update: status.update(f"{update.phase} {update.step}/{update.steps}"),
+        )
+    _publish(console, json, markdown, job_benchmark.to_json(record), job_benchmark.to_markdown(record))
+
+
+def _check_targets(*paths: Path | None) -> None:
+    """Refuse unwritable targets before anything is measured."""
+    for path in paths:
+        if path is not None and not path.parent.is_dir():
+            raise ConfigError(f"Cannot write {path}: the folder {path.parent} does not exist.")
+
+
+def _publish(console: Console, json: Path | None, markdown: Path | None, record: str, page: str) -> None:
+    console.print(Markdown(page))
+    for path, content in ((json, record), (markdown, page)):
+        if path is not None:
+            path.write_text(content, encoding="utf-8")
+            console.print(f"written: {path}", highlight=False)
