@@ -187,7 +187,8 @@ def _simulate(
                 allow_test_keys=allow_test_keys,
             )
     labels, notes = _protected_labels(data.labels, settings, seeds[SERVER])
-    fit_rows, test_rows = _held_out(data.labels, settings, seeds[SERVER])
+    # By the protected labels: clients see which rows train, and a split by true classes would say something about them.
+    fit_rows, test_rows = _held_out(labels, settings, seeds[SERVER])
     history: list[Update] = []
 
     def on_progress(progress: Progress) -> None:
