@@ -331,7 +331,9 @@ def paper_config(**changes: Any) -> TrainingConfig:
         "gated_phase": phase,
         "compact_phase": phase,
         "retrain": False,
-        "gates": GateSettings(initialization="inverse_gini", input_rate=0.03, embedding_rate=0.03, scale_rates=False),
+        "gates": GateSettings(
+            noise="batch", initialization="inverse_gini", input_rate=0.03, embedding_rate=0.03, scale_rates=False
+        ),
         "penalty": PenaltySettings(strength=0.1, ramp_start=0.1, reduction="sum", embedding_strength=0.1),
         "validation": ValidationSettings(patience=None),
     }

@@ -6,21 +6,57 @@
     [server]    name, table, id, target, columns      the label owner; `columns` lets it take part as a client, too
     [clients.NAME]  table, id, columns
     [training]  anything of fedsdg.config.TrainingConfig
+
+A job file is checked key by key before anything is built from it: a key that does not exist, a missing one and a value
+of the wrong type are each refused by their full name, such as `training.gated_phase.steps`.
 """
 
 from __future__ import annotations
 
+import difflib
+import json
+import math
+import re
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
-from fedsdg.config import Settings, TrainingConfig
+from fedsdg.config import COMPACT_PHASE, Settings, TrainingConfig
 from fedsdg.errors import ConfigError
 
 Profile = Literal["masked", "plain"]
 KEY_BITS = (2048, 3072)
+SECTIONS = ("job", "server", "clients", "training")
+#: The label owner's folder and role; no client may be called that.
+SERVER = "server"
+LONGEST_NAME = 64
+
+
+def check_party_name(name: str, where: str) -> None:
+    """Refuse a name that is no plain word: it becomes a folder of the run."""
+    if not re.fullmatch(r"\w[\w-]*", name) or len(name) > LONGEST_NAME:
+        raise ConfigError(
+            f"{where}: {name!r} cannot be a party's name: use letters, digits, - and _, at most {LONGEST_NAME}, and "
+            "no - in front"
+        )
+
+
+def check_client_names(names: Iterable[str], where: str = "clients") -> None:
+    """Refuse names that cannot be clients, and names that a file system may take for one another."""
+    seen: dict[str, str] = {}
+    for name in names:
+        check_party_name(name, where)
+        if name.casefold() == SERVER:
+            raise ConfigError(f"{where}: a client cannot be called {SERVER!r}; that is the label owner's role")
+        if name.casefold() in seen:
+            raise ConfigError(
+                f"{where}: {seen[name.casefold()]!r} and {name!r} differ in case only; rename one of them"
+            )
+        seen[name.casefold()] = name
 
 
 class RunSettings(Settings):
@@ -41,19 +77,29 @@ class RunSettings(Settings):
     @model_validator(mode="after")
     def _key_size_is_allowed(self) -> Self:
         if self.key_bits not in KEY_BITS:
-            raise ValueError(f"key_bits: {' or '.join(str(b) for b in KEY_BITS)}, not {self.key_bits}")
+            raise ConfigError(f"key_bits: {' or '.join(str(b) for b in KEY_BITS)}, not {self.key_bits}")
         return self
 
 
 class LabelSource(Settings):
     """The label owner's table."""
 
-    name: str = "server"
+    name: str = SERVER
     table: Path
     id: str
     target: str
     columns: Literal["none", "all"] | tuple[str, ...] = "none"
     """Columns of its own that the label owner brings along."""
+
+    @model_validator(mode="after")
+    def _columns_have_one_role(self) -> Self:
+        if self.id == self.target:
+            raise ConfigError(f"id and target are both {self.id!r}; the labels need a column of their own")
+        for role, name in (("id", self.id), ("target", self.target)):
+            if name in self.columns and self.columns not in ("none", "all"):
+                raise ConfigError(f"columns: {name!r} is the {role} column and cannot be a feature")
+        _check_columns(self.columns)
+        return self
 
 
 class ClientSource(Settings):
@@ -62,6 +108,13 @@ class ClientSource(Settings):
     table: Path
     id: str
     columns: Literal["all"] | tuple[str, ...] = "all"
+
+    @model_validator(mode="after")
+    def _columns_have_one_role(self) -> Self:
+        if self.columns != "all" and self.id in self.columns:
+            raise ConfigError(f"columns: {self.id!r} is the id column and cannot be a feature")
+        _check_columns(self.columns)
+        return self
 
 
 class Job(RunSettings):
@@ -72,12 +125,18 @@ class Job(RunSettings):
 
     @model_validator(mode="after")
     def _somebody_brings_columns(self) -> Self:
-        if not self.clients and self.server.columns == "none":
-            raise ValueError("no client takes part: add [clients.NAME], or server.columns")
+        brings_columns = self.server.columns != "none"
+        if not self.clients and not brings_columns:
+            raise ConfigError("no client takes part: add a section [clients.NAME], or server.columns")
+        check_party_name(self.server.name, "server.name")
         if self.server.name in self.clients:
-            raise ValueError(f"clients.{self.server.name}: the label owner has that name; rename one of the two")
-        if any(not name or name == "server" or not name.replace("-", "_").isidentifier() for name in self.clients):
-            raise ValueError("clients: names are letters, digits, - and _, and not 'server'")
+            raise ConfigError(f"clients.{self.server.name}: the label owner has that name; rename one of the two")
+        if brings_columns and self.server.name == SERVER:
+            raise ConfigError(
+                f"server.name: with server.columns the label owner takes part as a client, too, and needs a name other "
+                f'than {SERVER!r}, for example name = "bank"'
+            )
+        check_client_names([*self.clients, *([self.server.name] if brings_columns else [])])
         return self
 
     @property
@@ -88,34 +147,134 @@ class Job(RunSettings):
 
 def load_job(path: Path) -> Job:
     """Read and check a job file; relative paths start at its folder."""
+    if path.is_dir():
+        raise ConfigError(f"{path} is a folder; give the job file in it, for example {path / 'job.toml'}.")
     if not path.is_file():
         raise ConfigError(f"There is no job file {path}. `fedsdg init` writes one to start from.")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as problem:
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as problem:
+        raise ConfigError(f"{path} cannot be read: {problem.strerror}.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}: not valid TOML: it is not a UTF-8 text file") from None
+    except tomllib.TOMLDecodeError as problem:
         raise ConfigError(f"{path}: not valid TOML: {problem}") from None
-    unknown = set(content) - {"job", "server", "clients", "training"}
-    if unknown:
-        raise ConfigError(f"{path}: unknown section [{sorted(unknown)[0]}]; there are job, server, clients, training.")
-    if "server" not in content:
-        raise ConfigError(f"{path}: the section [server] is missing: who has the labels?")
-    general = dict(content.get("job", {}))
-    training = dict(content.get("training", {}))
-    if "seed" in general:
-        training.setdefault("seed", general.pop("seed"))
     try:
-        fields: dict[str, Any] = {
-            **general,
-            "server": _resolved(content["server"], path.parent),
-            "clients": {name: _resolved(of, path.parent) for name, of in content.get("clients", {}).items()},
-            "training": training,
-        }
-        return Job(**fields)
+        return _job(content, path.parent)
     except ConfigError as problem:
         raise ConfigError(f"{path}: {problem}") from None
 
 
-def _resolved(section: Any, folder: Path) -> Any:
-    if not isinstance(section, dict) or "table" not in section or not isinstance(section["table"], str):
-        return section
-    return {**section, "table": folder / section["table"]}
+def _job(content: dict[str, Any], folder: Path) -> Job:
+    for name, section in content.items():
+        if name not in SECTIONS:
+            what = f"unknown section [{name}]" if isinstance(section, dict) else f"{name!r} stands outside any section"
+            raise ConfigError(f"{what}; there are {', '.join(f'[{s}]' for s in SECTIONS)}{_meant(name, SECTIONS)}")
+        if not isinstance(section, dict):
+            raise ConfigError(f"{name}: {_section_wanted('clients.NAME' if name == 'clients' else name)}")
+    if "server" not in content:
+        raise ConfigError("the section [server] is missing: who has the labels?")
+    general, training = dict(content.get("job", {})), dict(content.get("training", {}))
+    if "seed" in general:
+        if "seed" in training:
+            raise ConfigError("job.seed and training.seed are the same setting; keep one of them")
+        seed = _value(TrainingConfig.model_fields["seed"], general.pop("seed"), "job.seed", folder)
+        training["seed"] = seed
+    return Job(
+        **_values(RunSettings, general, "job", without=("training",), also=("seed",)),
+        server=_checked(LabelSource, content["server"], "server", folder),
+        clients={
+            name: _checked(ClientSource, of, f"clients.{name}", folder)
+            for name, of in content.get("clients", {}).items()
+        },
+        training=_checked(TrainingConfig, training, "training", folder),
+    )
+
+
+M = TypeVar("M", bound=Settings)
+
+
+def _checked(model: type[M], content: Any, where: str, folder: Path) -> M:
+    """Build one section; every complaint names its key."""
+    values = _values(model, content, where, folder)
+    try:
+        return model(**values)
+    except ConfigError as problem:  # two settings that contradict each other
+        raise ConfigError(f"{where}: {_reason(problem, model)}") from None
+
+
+def _values(
+    model: type[Settings],
+    content: Any,
+    where: str,
+    folder: Path = Path(),
+    *,
+    without: tuple[str, ...] = (),
+    also: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Check one section key by key and return what its model is built from."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where}: {_section_wanted(where)}")
+    fields = {name: field for name, field in model.model_fields.items() if name not in without}
+    known = (*fields, *also)
+    for name in content:
+        if name not in fields:
+            raise ConfigError(f"{where}.{name}: unknown setting; there are {', '.join(known)}{_meant(name, known)}")
+    missing = [name for name, field in fields.items() if field.is_required() and name not in content]
+    if missing:
+        raise ConfigError(f"{where}.{missing[0]} is missing; add it to the section [{where}]")
+    return {name: _value(fields[name], value, f"{where}.{name}", folder) for name, value in content.items()}
+
+
+def _value(field: FieldInfo, value: Any, where: str, folder: Path) -> Any:
+    kind = field.annotation
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        if where == "training.penalty" and not isinstance(value, dict):  # a bare strength
+            return _checked(cast(type[Settings], kind), {"strength": value}, where, folder)
+        if isinstance(value, dict) and where == "training.compact_phase":  # what is not said keeps its default
+            _values(cast(type[Settings], kind), value, where, folder)
+            value = {**COMPACT_PHASE.model_dump(mode="json"), **value}
+        return _checked(cast(type[Settings], kind), value, where, folder)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ConfigError(f"{where}: {value} is no usable number")
+    checker: TypeAdapter[Any] = TypeAdapter(Annotated[kind, *field.metadata] if field.metadata else kind)
+    try:
+        plain = json.dumps(value)
+    except TypeError:
+        raise ConfigError(f"{where}: a date or time cannot be used here") from None
+    try:
+        found = checker.validate_json(plain, strict=True)
+    except ValidationError as problem:
+        reasons = {item["msg"].replace("Input should", "it should") for item in problem.errors(include_url=False)}
+        raise ConfigError(f"{where}: {_short(value)} cannot be used: {' or '.join(sorted(reasons))}") from None
+    return folder / found if isinstance(found, Path) else found
+
+
+def _check_columns(columns: str | tuple[str, ...]) -> None:
+    if isinstance(columns, str):
+        return
+    if not columns:
+        raise ConfigError('columns: the list is empty; name at least one column, or say "all"')
+    repeated = sorted({name for name in columns if columns.count(name) > 1})
+    if repeated:
+        raise ConfigError(f"columns: {repeated[0]!r} is listed twice")
+
+
+def _reason(problem: ConfigError, model: type[Settings]) -> str:
+    """Return the reason without the names of our classes."""
+    text = str(problem).removeprefix(f"{model.__name__} cannot be used: ")
+    return text.replace("settings: ", "").replace("Value error, ", "")
+
+
+def _section_wanted(where: str) -> str:
+    return f"a section is wanted here: write [{where}] and its settings below it"
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(known), n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -57,7 +58,22 @@ class SelectionResult:
         record = asdict(self)
         if self.truth is None:
             del record["truth"]
-        return json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        return to_json(record, indent=2) + "\n"
+
+
+def to_json(content: Any, indent: int | None = None) -> str:
+    """Return strict JSON; NaN and infinities, which JSON does not know, become null."""
+    return json.dumps(_finite(content), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
 
 
 #: What each profile leaves visible, in one line; docs/threat_model.md has the whole table with measurements.

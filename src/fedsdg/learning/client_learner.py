@@ -84,8 +84,8 @@ class ClientLearner:
         stream = self._streams.numpy("interactive-weights")
         shape = (self.width, self.plan.outputs)
         if self.plan.config.interactive == "elementwise":
-            # Around one, as a scale that does nothing; not exactly one, which every party could guess.
-            weights = stream.uniform(0.75, 1.25, size=self.width)
+            # Scales of either sign: what the server sees of an embedding is unknown up to them.
+            weights = stream.uniform(0.5, 1.5, size=self.width) * stream.choice([-1.0, 1.0], size=self.width)
         elif self.plan.config.model == "linear":
             # Each output has its own embedding dimension: near the identity, or a small first draw would stall it.
             weights = stream.uniform(-0.1, 0.1, size=shape) + np.eye(*shape)
@@ -93,6 +93,11 @@ class ClientLearner:
             bound = 1.0 / math.sqrt(self.width * self.plan.n_clients)
             weights = stream.uniform(-bound, bound, size=shape)
         return np.rint(weights * float(1 << self.plan.config.fixed_point.weight_fraction_bits)).astype(np.int64)
+
+    @property
+    def _copies(self) -> int:
+        """How often a gated batch repeats its rows, each time with gate draws of its own."""
+        return self.plan.config.mc_samples if self.plan.gated else 1
 
     def open_dimensions(self) -> tuple[int, ...]:
         """Return the embedding dimensions that are still computed and sent."""
@@ -191,10 +196,10 @@ class ClientLearner:
             noise = torch.randn(batch.shape, generator=self._streams.torch("input-noise", step))
             batch = batch + self.plan.settings.input_noise * noise
         if self.input_gates is not None:
-            batch = batch * self.input_gates.draw(len(batch), self._streams.torch("input-gates", step))
+            batch = batch * self.input_gates.draw(len(batch), self._streams.torch("input-gates", step), self._copies)
         embedding = self._run_bottom(batch, step)
         if self.embedding_gates is not None:
-            draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step))
+            draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step), self._copies)
             embedding = embedding * draw
         # Clamped inside the graph: a clipped value has no slope.
         limit = float(1 << self.plan.config.fixed_point.embedding_range_bits)

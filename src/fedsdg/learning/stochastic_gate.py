@@ -45,10 +45,15 @@ class StochasticGate:
         self.sigma = sigma
         self.per_sample = per_sample
 
-    def draw(self, n_rows: int, generator: torch.Generator) -> Tensor:
-        """Sample the gates for a batch; gradients flow where a gate is neither shut nor fully open."""
-        shape = (n_rows if self.per_sample else 1, len(self.mean))
-        return torch.clamp(self.mean + self.sigma * torch.randn(shape, generator=generator), 0.0, 1.0)
+    def draw(self, n_rows: int, generator: torch.Generator, copies: int = 1) -> Tensor:
+        """Sample the gates for a batch; gradients flow where a gate is neither shut nor fully open.
+
+        Noise is drawn per sample, or once for each of ``copies`` repetitions of the batch.
+        """
+        noise = torch.randn((n_rows if self.per_sample else copies, len(self.mean)), generator=generator)
+        if not self.per_sample and copies > 1:
+            noise = noise.repeat_interleave(n_rows // copies, dim=0)
+        return torch.clamp(self.mean + self.sigma * noise, 0.0, 1.0)
 
     def expected(self) -> Tensor:
         """Return the gates as they are used outside training."""
