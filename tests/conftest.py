@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -89,6 +90,27 @@ def party_for(key: PrivateKey, backend: str) -> Party:
     if found is None:
         found = _parties[key.public_key.fingerprint, backend] = Party(key, backend)
     return found
+
+
+_keys: dict[int, PrivateKey] = {}
+
+
+def _key_of(bits: int) -> PrivateKey:
+    if bits not in _keys:
+        _keys[bits] = make_key(bits)
+    return _keys[bits]
+
+
+@pytest.fixture(scope="session")
+def key_of() -> Callable[[int], PrivateKey]:
+    """A key of any size, made once per size."""
+    return _key_of
+
+
+@pytest.fixture(scope="session")
+def party_of() -> Callable[[int, str], Party]:
+    """Both sides of a key of any size, on a named back end."""
+    return lambda bits, backend: party_for(_key_of(bits), backend)
 
 
 @pytest.fixture

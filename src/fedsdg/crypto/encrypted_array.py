@@ -18,6 +18,7 @@ from typing import Any
 from fedsdg.crypto import validation
 from fedsdg.crypto.backends.base import Ring
 from fedsdg.crypto.keys import FINGERPRINT_BYTES, PublicKey
+from fedsdg.crypto.never_serialised import NeverSerialised
 from fedsdg.crypto.nonces import NonceSource
 from fedsdg.errors import CryptoError, KeyMismatch, MalformedMessage
 
@@ -32,7 +33,7 @@ _FIXED = struct.Struct(f"<4sBB{FINGERPRINT_BYTES}s")
 Shape = tuple[int, ...]
 
 
-class EncryptedArray:
+class EncryptedArray(NeverSerialised):
     """Ciphertexts in C order. Made by `Encryptor`, `Evaluator` and `Decryptor`, which hold the capabilities."""
 
     __slots__ = ("_fresh", "_nonces", "key", "ring", "rows", "shape")
@@ -68,7 +69,9 @@ class EncryptedArray:
 
     def reshape(self, *shape: int) -> EncryptedArray:
         """Return the same ciphertexts in another shape."""
-        return EncryptedArray(self.key, self.ring, self.rows, shape, nonces=self._nonces, fresh=self._fresh)
+        other = EncryptedArray(self.key, self.ring, self.rows, shape, nonces=self._nonces, fresh=self._fresh)
+        self._fresh = False  # the same nonces now stand in two arrays: only one of them may leave as it is
+        return other
 
     def take(self, positions: Sequence[int], *shape: int) -> EncryptedArray:
         """Return some of the ciphertexts, by flat position; re-randomised again when exported."""
@@ -79,6 +82,8 @@ class EncryptedArray:
         """Append other arrays under the same key, flat."""
         if any(other.key != self.key for other in others):
             raise KeyMismatch("Arrays under different keys cannot be joined.")
+        if any(other.ring.name != self.ring.name for other in others):
+            raise CryptoError("Arrays of different back ends cannot be joined.")
         rows = self.ring.join([self.rows, *(other.rows for other in others)])
         return EncryptedArray(self.key, self.ring, rows, (self.ring.count(rows),), nonces=self._nonces, fresh=False)
 

@@ -35,7 +35,8 @@ class FixedPoint:
         reals = np.asarray(values, np.float64)
         if not np.isfinite(reals).all():
             raise DataError("NaN or infinity cannot be encoded in fixed point.")
-        scaled = np.rint(reals * 2.0**self.fraction_bits)
+        with np.errstate(over="ignore"):  # the largest doubles become infinite, and are clipped like any other
+            scaled = np.rint(reals * 2.0**self.fraction_bits)
         limit = 2.0**self.value_bits - 1
         clipped = int(np.count_nonzero(np.abs(scaled) > limit))
         return np.clip(scaled, -limit, limit).astype(np.int64), clipped

@@ -11,12 +11,13 @@ import secrets
 import struct
 import warnings
 from functools import lru_cache
-from typing import Any, ClassVar, NoReturn
+from typing import ClassVar, NoReturn
 
 import gmpy2
 import numpy as np
 from gmpy2 import mpz
 
+from fedsdg.crypto.never_serialised import NeverSerialised
 from fedsdg.errors import CryptoError, InvalidPublicKey, MalformedMessage, WeakKeyWarning
 
 #: Recommended between organisations (about 128 bits of security).
@@ -131,7 +132,7 @@ class PublicKey:
         return f"<{type(self).__name__} {self.bits} bits, {self.fingerprint.hex()[:12]}>"
 
 
-class PrivateKey:
+class PrivateKey(NeverSerialised):
     """The primes of one party. Lives in memory only."""
 
     __slots__ = ("p", "public_key", "q")
@@ -162,9 +163,6 @@ class PrivateKey:
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise AttributeError("keys are immutable")
-
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        raise TypeError("a private key is never serialised or copied")
 
     def __repr__(self) -> str:
         return f"<PrivateKey of {self.public_key!r}>"

@@ -8,6 +8,7 @@ party derives its own h for a peer's key instead of trusting one that it was sen
 from __future__ import annotations
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -17,9 +18,10 @@ from gmpy2 import mpz
 from fedsdg.crypto import randomness
 from fedsdg.crypto.backends.base import OwnerRing, Ring
 from fedsdg.crypto.keys import PrivateKey, PublicKey, random_generator
+from fedsdg.crypto.never_serialised import NeverSerialised
 
 
-class NonceSource(ABC):
+class NonceSource(NeverSerialised, ABC):
     """Draws fresh encryptions of zero, each used once; `prefill` computes some ahead of time."""
 
     def __init__(self, ring: Ring[Any]) -> None:
@@ -27,28 +29,42 @@ class NonceSource(ABC):
         self._ready: Any = None
         self._used = 0
         self._process = os.getpid()
+        self._lock = threading.Lock()
 
     @abstractmethod
     def _compute(self, count: int) -> Any: ...
 
     def prefill(self, count: int) -> None:
         """Compute nonces in advance, while nobody waits."""
-        self._ready, self._used, self._process = self._compute(count), 0, os.getpid()
+        rows = self._compute(count)
+        self._forget_after_fork()
+        with self._lock:
+            self._ready, self._used = rows, 0
 
     def draw(self, count: int) -> Any:
         """Return `count` rows, each an encryption of zero that was never returned before."""
+        self._forget_after_fork()
+        with self._lock:  # two threads must not take the same rows
+            rows = self._take_ready(count)
+        if rows is None:
+            return self._compute(count)
+        short = count - self.ring.count(rows)
+        return self.ring.join([rows, self._compute(short)]) if short else rows
+
+    def _take_ready(self, count: int) -> Any:
         if self._ready is None:
-            return self._compute(count)
-        if self._process != os.getpid():  # a forked child must not repeat its parent's nonces
-            self._ready = None
-            return self._compute(count)
+            return None
         first, last = self._used, min(self._used + count, self.ring.count(self._ready))
         rows = self.ring.take(self._ready, range(first, last))
         self._used = last
         if last == self.ring.count(self._ready):
             self._ready = None
-        short = count - (last - first)
-        return self.ring.join([rows, self._compute(short)]) if short else rows
+        return rows
+
+    def _forget_after_fork(self) -> None:
+        """A forked child must not repeat its parent's nonces, nor wait for a lock that only the parent can open."""
+        if self._process != os.getpid():
+            self._ready, self._process, self._lock = None, os.getpid(), threading.Lock()
 
 
 class PublicNonces(NonceSource):

@@ -9,6 +9,7 @@ Algebra, with a worked example: docs/packing.md.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -54,7 +55,7 @@ class SlotLayout:
         limit = half >> 1
         if len(values) > self.capacity:
             raise DoesNotFit(f"{len(values)} values for {self.capacity} slots.")
-        shifted = [int(v) + half for v in values]
+        shifted = [operator.index(v) + half for v in values]
         if shifted and (min(shifted) <= half - limit or max(shifted) >= half + limit):
             raise DoesNotFit(f"A value does not fit a signed slot of {self.width} bits.")
         return gmpy2.pack(shifted, self.width) - half * _ones(self.width, len(shifted))
@@ -63,7 +64,7 @@ class SlotLayout:
         """Pack values that may be wider than their slots. They must cancel modulo n before anybody unpacks."""
         total = mpz(0)
         for v in reversed(values):
-            total = (total << self.width) + int(v)
+            total = (total << self.width) + operator.index(v)
         return total
 
     def pack_rows(self, matrix: Integers) -> list[mpz]:

@@ -11,6 +11,7 @@ in `fixed_point` and `packing`.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,12 @@ from fedsdg.crypto import backends, encrypted_array, randomness, weights
 from fedsdg.crypto.backends.base import OwnerRing, Ring
 from fedsdg.crypto.encrypted_array import EncryptedArray, Shape
 from fedsdg.crypto.keys import PrivateKey, PublicKey
+from fedsdg.crypto.never_serialised import NeverSerialised
 from fedsdg.crypto.nonces import NonceSource, OwnerNonces, PublicNonces
-from fedsdg.errors import CryptoError, InvalidCiphertext, KeyMismatch
+from fedsdg.errors import CryptoError, InvalidCiphertext, InvalidPublicKey, KeyMismatch
 
 
-class _Capability:
+class _Capability(NeverSerialised):
     """What the three have in common: a key, its arithmetic, and reading what a peer sent."""
 
     def __init__(self, key: PublicKey, ring: Ring[Any], nonces: NonceSource | None) -> None:
@@ -47,6 +49,8 @@ class _Capability:
     def _own(self, array: EncryptedArray) -> Any:
         if array.key != self.key:
             raise KeyMismatch("The array is encrypted under another key.")
+        if array.ring.name != self.ring.name:
+            raise CryptoError(f"An array of the {array.ring.name} back end was given to the {self.ring.name} one.")
         return array.rows
 
     def _array(self, rows: Any, shape: Shape, *, fresh: bool = False) -> EncryptedArray:
@@ -66,8 +70,8 @@ class Encryptor(_Capability):
     def encrypt(self, plaintexts: Sequence[int], shape: Shape | None = None) -> EncryptedArray:
         """Encrypt integers modulo n, each with a fresh nonce."""
         shape = (len(plaintexts),) if shape is None else shape
-        n = self.key.n
-        rows = self.ring.add_plain(self._nonces.draw(len(plaintexts)), [mpz(m) % n for m in plaintexts])
+        residues = _residues(plaintexts, self.key.n)
+        rows = self.ring.add_plain(self._nonces.draw(len(residues)), residues)
         return self._array(rows, shape, fresh=True)
 
     def prefill(self, count: int) -> None:
@@ -84,6 +88,8 @@ class Evaluator(_Capability):
         if isinstance(key, Encryptor):  # the same party: share tables and nonces
             super().__init__(key.key, key.ring, key._nonces)
             return
+        if isinstance(key, PrivateKey):
+            raise CryptoError("An evaluator takes a public key, or the encryptor of one's own private key.")
         ring, _, nonces = arithmetic(key, backend)
         super().__init__(key, ring, nonces)
 
@@ -95,8 +101,7 @@ class Evaluator(_Capability):
 
     def add_plain(self, a: EncryptedArray, plaintexts: Sequence[int]) -> EncryptedArray:
         """Add plain integers (modulo n), in C order. The nonces stay those of `a`."""
-        n = self.key.n
-        return self._array(self.ring.add_plain(self._own(a), [mpz(m) % n for m in plaintexts]), a.shape)
+        return self._array(self.ring.add_plain(self._own(a), _residues(plaintexts, self.key.n)), a.shape)
 
     def negate(self, a: EncryptedArray) -> EncryptedArray:
         """Return -a. One modular inversion per ciphertext: use signed weights instead where possible."""
@@ -124,7 +129,10 @@ class Evaluator(_Capability):
     def sum_selected(self, a: EncryptedArray, selections: Sequence[npt.NDArray[np.int64]]) -> EncryptedArray:
         """Add up selected ciphertexts: one sum per selection of flat positions; an empty one gives an encrypted 0."""
         sizes = [len(s) for s in selections]
-        members = np.concatenate([np.asarray(s, np.int64) for s in selections]) if sizes else np.empty(0, np.int64)
+        parts = [np.asarray(s) for s in selections]
+        if any(p.ndim != 1 or (p.size and not np.issubdtype(p.dtype, np.integer)) for p in parts):
+            raise CryptoError("A selection is a one-dimensional array of positions.")
+        members = np.concatenate([p.astype(np.int64) for p in parts]) if parts else np.empty(0, np.int64)
         if members.size and (members.min() < 0 or members.max() >= a.size):
             raise CryptoError(f"A selection names a position outside the {a.size} ciphertexts.")
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
@@ -135,6 +143,7 @@ class Evaluator(_Capability):
     ) -> EncryptedArray:
         """Shift ciphertexts into slots and add: result q is sum_i 2^shifts[i] w[q, i] a[q, i], with weights w >= 0."""
         outputs, items = _two_dimensional(a.shape)
+        shifts = [operator.index(s) for s in shifts]
         if len(shifts) != items or any(s < 0 for s in shifts):
             raise CryptoError(f"{items} shifts of at least 0 are needed, one for each column.")
         digits = weights.window_digits(w, (outputs, items), bits)
@@ -151,7 +160,7 @@ class Evaluator(_Capability):
 
     def add_fresh(self, a: EncryptedArray, plaintexts: Sequence[int]) -> EncryptedArray:
         """Add plain integers as new encryptions: the result is re-randomised and ready to leave."""
-        return self._add_encrypted(a, [mpz(m) % self.key.n for m in plaintexts])
+        return self._add_encrypted(a, _residues(plaintexts, self.key.n))
 
     def _add_encrypted(self, a: EncryptedArray, plaintexts: Sequence[int]) -> EncryptedArray:
         masks = self.ring.add_plain(self._nonces.draw(a.size), plaintexts)
@@ -196,6 +205,8 @@ def arithmetic(
     if isinstance(key, PrivateKey):
         owner = _owner_ring(key, backend)
         return owner.ring, owner, OwnerNonces(owner, key)
+    if key._SCHEME != PublicKey._SCHEME:
+        raise InvalidPublicKey("The key belongs to another scheme (a transparent test key?).")
     ring = backends.choose(key.bits, backend).ring(key.n)
     return ring, None, PublicNonces(ring, key)
 
@@ -203,6 +214,11 @@ def arithmetic(
 def _owner_ring(key: PrivateKey, backend: str | None) -> OwnerRing[Any]:
     chosen = backends.choose(key.public_key.bits, backend)
     return chosen.owner_ring(chosen.ring(key.public_key.n), key.p, key.q)
+
+
+def _residues(plaintexts: Sequence[int], n: mpz) -> list[mpz]:
+    """Reduce integers modulo n; anything else (a float would lose its fraction silently) is a TypeError."""
+    return [(m if isinstance(m, mpz) else mpz(operator.index(m))) % n for m in plaintexts]
 
 
 def _two_dimensional(shape: Shape) -> tuple[int, int]:

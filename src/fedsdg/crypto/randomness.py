@@ -21,6 +21,8 @@ def random_bytes(count: int, width: int) -> npt.NDArray[np.uint8]:
 def bytes_below(bound: int, count: int) -> npt.NDArray[np.uint8]:
     """Return `count` integers uniform in [0, bound) as rows of little-endian bytes, by rejection: no modulo bias."""
     bound = int(bound)
+    if bound < 1:
+        raise ValueError("no integer is below such a bound: it must be at least 1")
     bits = (bound - 1).bit_length()
     width = max(1, (bound.bit_length() + 7) // 8)
     top_mask = 0xFF >> (8 * width - bits) if 8 * width - bits < 8 else 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +20,7 @@ def offset_planes(w: npt.ArrayLike, length: int, bits: int | None) -> tuple[npt.
 
     The offset makes all weights positive without inverting a single ciphertext.
     """
-    matrix = np.asarray(w)
+    matrix = _matrix(w)
     if matrix.ndim != 2 or matrix.shape[0] != length or matrix.shape[1] == 0:
         raise CryptoError(f"Weights of shape ({length}, outputs) are needed, not {matrix.shape}.")
     values = _integers(matrix)
@@ -38,7 +41,7 @@ def offset_planes(w: npt.ArrayLike, length: int, bits: int | None) -> tuple[npt.
 
 def window_digits(w: npt.ArrayLike, shape: tuple[int, int], bits: int | None) -> npt.NDArray[np.uint8]:
     """Return non-negative weights as 4-bit digits, lowest first: shape (outputs, items, digits)."""
-    matrix = np.asarray(w)
+    matrix = _matrix(w)
     if matrix.shape != shape:
         raise CryptoError(f"Weights of shape {shape} are needed, not {matrix.shape}.")
     values = _integers(matrix)
@@ -56,9 +59,20 @@ def window_digits(w: npt.ArrayLike, shape: tuple[int, int], bits: int | None) ->
     return np.ascontiguousarray(out[..., :digits])
 
 
+def _matrix(w: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return an array; numpy would make floats of lists that mix weights from 2^63 on with negative ones."""
+    matrix = np.asarray(w)
+    if not isinstance(w, np.ndarray) and np.issubdtype(matrix.dtype, np.floating):
+        return np.array(w, object)
+    return matrix
+
+
 def _integers(matrix: npt.NDArray[np.generic]) -> list[int]:
     if matrix.size == 0:
         raise CryptoError("Weights are empty.")
     if matrix.dtype != object and not np.issubdtype(matrix.dtype, np.integer):
         raise CryptoError(f"Weights must be integers, not {matrix.dtype}.")
-    return [int(v) for v in matrix.ravel().tolist()]
+    try:
+        return [operator.index(v) for v in matrix.ravel().tolist()]
+    except TypeError:
+        raise CryptoError("Weights must be integers.") from None

@@ -59,7 +59,9 @@ def choose(bits: int = 2048, force: str | None = None) -> Backend:
             raise BackendUnavailable(f"The native back end was requested ({source}), but {problem}.")
         return Backend("native", source)
     if wanted != "auto":
-        raise BackendUnavailable(f"Unknown back end in {source}: use one of {', '.join(NAMES)} or leave it unset.")
+        raise BackendUnavailable(
+            f"Unknown back end {wanted!r} ({source}): use one of {', '.join(NAMES)} or leave it unset."
+        )
     if problem is None:
         return Backend("native", "AVX-512 IFMA kernel found")
     return Backend("gmpy2", problem)

@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from gmpy2 import mpz
 
+from fedsdg.crypto.never_serialised import NeverSerialised
+
 Rows = TypeVar("Rows")
 Indices = npt.NDArray[np.int64]
 
@@ -107,7 +109,7 @@ class Ring(ABC, Generic[Rows]):
         return mpz(int.from_bytes(self.dump(whole), "little")) % self.n
 
 
-class OwnerRing(ABC, Generic[Rows]):
+class OwnerRing(NeverSerialised, ABC, Generic[Rows]):
     """What only the owner of n = p q can do: work modulo p^2 and q^2 apart, which is four times faster.
 
     The exponents of `quotients` are p - 1 and q - 1. Bases are given reduced modulo p^2 and q^2.

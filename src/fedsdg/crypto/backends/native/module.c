@@ -60,6 +60,12 @@ static int indices_ok(const int64_t *indices, int64_t count, int64_t rows)
 
 #define ROW_BYTES(K) (16 * (K))
 
+/* Whether a buffer is `rows` rows of `width` bytes.  Divides instead of multiplying: a product could wrap around. */
+static int holds(int64_t bytes, int64_t rows, int64_t width)
+{
+    return width >= 1 && (rows ? bytes % rows == 0 && bytes / rows == width : bytes == 0);
+}
+
 static PyObject *py_supported(PyObject *self, PyObject *none)
 {
     (void)self; (void)none;
@@ -227,8 +233,8 @@ static PyObject *py_load(PyObject *self, PyObject *tuple)
     const uint64_t *factors = raw ? view(&args, o_factors, 0, &factor_bytes) : NULL;
     if (!factors) { release(&args); return NULL; }
     int64_t rows = out_bytes / ROW_BYTES(K), chunks = factor_bytes / ROW_BYTES(K);
-    if (out_bytes % ROW_BYTES(K) || factor_bytes % ROW_BYTES(K) || chunks < 1 || chunks > 8 || chunk_bytes < 1 ||
-        8 * chunk_bytes > 52 * K || raw_bytes != rows * chunks * chunk_bytes || !range_ok(start, stop, rows))
+    if (out_bytes % ROW_BYTES(K) || factor_bytes % ROW_BYTES(K) || chunks < 1 || chunks > 8 ||
+        chunk_bytes > 52 * K / 8 || !holds(raw_bytes, rows * chunks, chunk_bytes) || !range_ok(start, stop, rows))
         return refuse(&args, "load: lengths do not match");
     Py_BEGIN_ALLOW_THREADS
     batch_load(ring, out, raw, chunk_bytes, factors, chunks, start, stop);
@@ -251,7 +257,7 @@ static PyObject *py_dump(PyObject *self, PyObject *tuple)
     const uint64_t *a = raw ? view(&args, o_a, 0, &a_bytes) : NULL;
     if (!a) { release(&args); return NULL; }
     int64_t rows = a_bytes / ROW_BYTES(K);
-    if (a_bytes % ROW_BYTES(K) || width < 1 || raw_bytes != rows * width || !range_ok(start, stop, rows))
+    if (a_bytes % ROW_BYTES(K) || !holds(raw_bytes, rows, width) || !range_ok(start, stop, rows))
         return refuse(&args, "dump: lengths do not match");
     Py_BEGIN_ALLOW_THREADS
     batch_dump(ring, raw, width, a, start, stop);
@@ -275,7 +281,7 @@ static PyObject *py_split(PyObject *self, PyObject *tuple)
     const uint64_t *a = high ? view(&args, o_a, 0, &a_bytes) : NULL;
     if (!a) { release(&args); return NULL; }
     int64_t rows = a_bytes / ROW_BYTES(K);
-    if (a_bytes % ROW_BYTES(K) || width < 1 || low_bytes != rows * width || high_bytes != rows * width ||
+    if (a_bytes % ROW_BYTES(K) || !holds(low_bytes, rows, width) || high_bytes != low_bytes ||
         !range_ok(start, stop, rows))
         return refuse(&args, "split: lengths do not match");
     Py_BEGIN_ALLOW_THREADS
@@ -300,8 +306,8 @@ static PyObject *py_add_plain(PyObject *self, PyObject *tuple)
     const uint8_t *plain = a ? view(&args, o_plain, 0, &plain_bytes) : NULL;
     if (!plain) { release(&args); return NULL; }
     int64_t rows = out_bytes / ROW_BYTES(K);
-    if (out_bytes % ROW_BYTES(K) || a_bytes != out_bytes || width < 1 || 8 * width > 52 * K ||
-        plain_bytes != rows * width || !range_ok(start, stop, rows))
+    if (out_bytes % ROW_BYTES(K) || a_bytes != out_bytes || width > 52 * K / 8 ||
+        !holds(plain_bytes, rows, width) || !range_ok(start, stop, rows))
         return refuse(&args, "add_plain: lengths do not match");
     Py_BEGIN_ALLOW_THREADS
     batch_add_plain(ring, out, a, plain, width, start, stop);
