@@ -6,13 +6,19 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
+from fedsdg.data.arrays import IntArray
 from fedsdg.data.table_files import IdentifiedTable, label_values, numeric_table, read_frame
-from fedsdg.job import Job, RunSettings, load_job
+from fedsdg.errors import ConfigError, DataError
+from fedsdg.job import Job, RunSettings, check_client_names, load_job
+from fedsdg.learning.local_client import LocalClient
+from fedsdg.learning.objective import Objective, split_rows
 from fedsdg.learning.stochastic_gate import open_probabilities
 from fedsdg.results import LEAKAGE, ClientSelection, SelectionResult
 from fedsdg.run_folder import RunFolder
@@ -27,6 +33,8 @@ def run(job: Job | str | Path, out: str | Path | None = None, watch: Watch = lam
     The default profile is `masked`: everything between the parties is encrypted, with real keys.
     """
     loaded = job if isinstance(job, Job) else load_job(Path(job))
+    if out is not None:
+        RunFolder.refuse_unusable(Path(out))  # before any table is read
     return run_tables(read_parties(loaded), loaded.settings, out=out, watch=watch)
 
 
@@ -40,6 +48,7 @@ def run_tables(
     private_seeds: Mapping[str, bytes] | None = None,
 ) -> SelectionResult:
     """Run a job on tables in memory; `truth` (columns that matter, per client) adds precision and recall."""
+    check_tables(data, settings)
     folder = RunFolder.create(Path(out)) if out is not None else None
     try:
         observe = folder.watch(watch) if folder is not None else watch
@@ -52,6 +61,56 @@ def run_tables(
             folder.discard()
         raise
     return result
+
+
+@dataclass(frozen=True)
+class Parts:
+    """How many rows train, validate and test."""
+
+    training: int
+    validation: int
+    test: int
+
+
+def check_tables(data: PartyTables, settings: RunSettings) -> Parts:
+    """Refuse what training would refuse later: names, labels, the numbers of rows and columns."""
+    check_client_names(data.tables)
+    training, columns = settings.training, sum(table.n_columns for table in data.tables.values())
+    if training.n_features is not None and training.n_features > columns:
+        raise ConfigError(
+            f"training.n_features: {training.n_features}, but the clients have {columns} columns in total; ask for "
+            "fewer"
+        )
+    labels = np.asarray(data.labels)
+    if len(labels) < 2:
+        raise DataError(f"the labels: {len(labels)} row cannot be learned from; at least 2 are needed")
+    rows = np.arange(len(labels))
+    task = Objective.fit(training.task, labels, rows).task
+    if settings.label_epsilon is not None and task == "regression":
+        raise ConfigError("job.label_epsilon protects class labels; a regression target cannot be randomised that way")
+    validation = training.validation.fraction
+    sizes = []
+    for fraction, setting in (
+        (settings.test_fraction, "job.test_fraction"),
+        (validation, "training.validation.fraction"),
+    ):
+        before = len(rows)
+        if fraction > 0:
+            rows = rows[_rows_left(labels[rows], task, fraction, setting)]
+        sizes.append(before - len(rows))
+    return Parts(len(rows), validation=sizes[1], test=sizes[0])
+
+
+def _rows_left(labels: NDArray[np.generic], task: str, fraction: float, setting: str) -> IntArray:
+    """Return the rows that are left when a fraction is kept apart; how many does not depend on the draw."""
+    try:
+        return split_rows(labels, task != "regression", fraction, np.random.default_rng(0))[0]
+    except DataError:
+        of_classes = "" if task == "regression" else f" of {len(np.unique(labels))} classes"
+        raise DataError(
+            f"{len(labels)} rows{of_classes} are too few to keep {fraction:.0%} of them apart ({setting}); add rows or "
+            "change it"
+        ) from None
 
 
 def read_parties(job: Job) -> PartyTables:
@@ -112,10 +171,7 @@ def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None 
     )
 
 
-def _client_selection(client: object) -> ClientSelection:
-    from fedsdg.learning.local_client import LocalClient
-
-    assert isinstance(client, LocalClient)
+def _client_selection(client: LocalClient) -> ClientSelection:
     names = client.table.columns
     gates = client.final_gates if client.final_gates is not None else np.zeros(len(names))
     sigma = client.gate_sigma

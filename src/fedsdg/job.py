@@ -227,7 +227,7 @@ def _values(
 
 
 def _value(field: FieldInfo, value: Any, where: str, folder: Path) -> Any:
-    kind = field.annotation
+    kind: Any = field.annotation
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if where == "training.penalty" and not isinstance(value, dict):  # a bare strength
             return _checked(cast(type[Settings], kind), {"strength": value}, where, folder)

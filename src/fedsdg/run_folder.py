@@ -49,13 +49,15 @@ class RunFolder:
         with _clear_errors(final):
             if final.exists() and (not final.is_dir() or any(final.iterdir())):
                 raise ConfigError(f"{final} exists and is not empty; choose another folder for this run.")
+            if final.is_mount():
+                raise ConfigError(f"{final} is a mount point; choose a folder inside it for this run.")
             partial = _partial(final)
             if partial.exists() or partial.is_symlink():
                 raise ConfigError(
                     f"{partial} exists: another run is writing it, or one was killed. Remove it, or choose another "
                     "folder for this run."
                 )
-            above = next(folder for folder in final.absolute().parents if folder.exists())
+            above = next(folder for folder in final.resolve().parents if folder.exists())
             if not above.is_dir():
                 raise ConfigError(f"Cannot write to {final}: {above} is a file.")
             if not os.access(above, os.W_OK | os.X_OK):
@@ -65,7 +67,7 @@ class RunFolder:
     def create(cls, final: Path) -> RunFolder:
         """Make the partial folder; an existing run is never overwritten."""
         cls.refuse_unusable(final)
-        final = final.absolute()
+        final = final.resolve()
         made = [folder for folder in final.parents if not folder.exists()]
         folder = cls(final, _partial(final), made)
         try:
@@ -171,7 +173,7 @@ def _plain(value: Any) -> Any:
 
 
 def _partial(final: Path) -> Path:
-    final = final.absolute()
+    final = final.resolve()
     return final.with_name(final.name + ".partial")
 
 

@@ -10,7 +10,8 @@ from fedsdg.errors import ConfigError
 
 JOB = """\
 # A fedsdg job. `fedsdg estimate job.toml` says what it costs, `fedsdg run job.toml --out runs/first` runs it.
-# Paths are relative to this file. Tables are CSV, TSV or Parquet with one id column; all parties hold the same ids.
+# Paths are relative to this file. Tables are CSV, TSV or Parquet with one id column; all parties hold the same ids,
+# in any order. Every other column is a number: no text, no dates, no empty cells.
 
 [job]
 profile = "masked"       # "masked": everything between the parties is encrypted. "plain": in the clear, for experiments
@@ -28,10 +29,10 @@ target = "defaulted"
 
 {clients}
 [training]               # everything here is optional; these are the defaults
-# task = "auto"          # binary, multiclass, regression
+# task = "auto"          # or "binary", "multiclass", "regression"
 # model = "mlp"          # or "linear": logistic or linear regression
 # interactive = "dense"  # or "elementwise": the paper's layer
-# n_features = 10        # select exactly that many; without it, penalty and validation decide
+# n_features = 10        # select exactly that many; without it (the default), penalty and validation decide
 
 # [training.gated_phase]
 # steps = 250
@@ -55,16 +56,19 @@ id = "customer_id"
 
 
 def write_starter(folder: Path) -> list[Path]:
-    """Write job.toml and sample tables into a new or empty folder; nothing is overwritten."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder} is a file.")
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write job.toml and sample tables; nothing is overwritten."""
     story = bank_loans(1000, n_noise=20)
     targets = [folder / "job.toml", *(folder / f"{name}.csv" for name in (story.label_owner, *story.tables))]
-    existing = [path for path in targets if path.exists()]
-    if existing:
-        raise ConfigError(f"{existing[0]} exists; `fedsdg init` overwrites nothing. Choose another folder.")
     clients = "".join(CLIENT.format(name=name) for name in story.tables)
-    targets[0].write_text(JOB.format(owner=story.label_owner, clients=clients), encoding="utf-8")
-    write_tables(folder, story)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        existing = [path for path in targets if path.exists() or path.is_symlink()]
+        if existing:
+            raise ConfigError(f"{existing[0]} exists; `fedsdg init` overwrites nothing. Choose another folder.")
+        targets[0].write_text(JOB.format(owner=story.label_owner, clients=clients), encoding="utf-8")
+        write_tables(folder, story)
+    except FileExistsError:
+        raise ConfigError(f"{folder} is a file; choose another folder.") from None
+    except OSError as problem:
+        raise ConfigError(f"Cannot write to {folder}: {problem.strerror or problem}.") from None
     return targets

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json as json_module
+import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 import fedsdg
 from fedsdg import api, diagnosis, starter
@@ -17,6 +19,8 @@ from fedsdg.cli import report
 from fedsdg.cli.bench import bench
 from fedsdg.estimate import estimate as estimate_cost
 from fedsdg.job import RunSettings, load_job
+from fedsdg.results import to_json
+from fedsdg.run_folder import RunFolder
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=fedsdg.__doc__)
 app.add_typer(bench, name="bench")
@@ -36,7 +40,8 @@ def doctor() -> None:
     console = Console()
     for finding in findings:
         mark = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "broken": "[red]FAIL[/]"}[finding.verdict]
-        console.print(f"{mark}  [bold]{finding.subject}[/]: {finding.text}", highlight=False)
+        text = f"{mark}  [bold]{finding.subject}[/]: {escape(finding.text)}"
+        console.print(text, highlight=False, soft_wrap=True)
     if any(finding.verdict == "broken" for finding in findings):
         raise typer.Exit(1)
 
@@ -49,10 +54,9 @@ JsonLines = Annotated[bool, typer.Option("--json-lines", help="One JSON line per
 def init(folder: Annotated[Path, typer.Argument(help="Where to write job.toml and sample tables.")] = Path()) -> None:
     """Write a commented job.toml and sample tables to start from."""
     written = starter.write_starter(folder)
-    console = Console()
     for path in written:
-        console.print(f"written: {path}", highlight=False)
-    console.print(f"next: fedsdg run {written[0]} --out {folder / 'run'}", highlight=False)
+        print(f"written: {path}")
+    print(f"next: fedsdg run {shlex.quote(str(written[0]))} --out {shlex.quote(str(folder / 'run'))}")
 
 
 @app.command()
@@ -68,7 +72,7 @@ def run(
     if quiet or json_lines:
         result = api.run(loaded, out, display.json_lines if json_lines else display.silent)
         if json_lines:
-            print(json_module.dumps({"result": json_module.loads(result.to_json())}))
+            print(to_json({"result": json_module.loads(result.to_json())}))
         return
     if not console.is_terminal:
         result = api.run(loaded, out, display.plain_lines())
@@ -86,7 +90,7 @@ def demo(
 ) -> None:
     """Let a bank, a phone company and a web shop select features together: generated tables, real encryption."""
     console = Console(quiet=quiet)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    RunFolder.refuse_unusable(out)
     settings = RunSettings(profile="masked", key_bits=key_bits, training=demonstration.TRAINING)
     console.print(
         "A bank knows who paid back a loan. A phone company and a web shop hold columns about the same "

@@ -49,6 +49,8 @@ def _check_targets(*paths: Path | None) -> None:
     for path in paths:
         if path is not None and not path.parent.is_dir():
             raise ConfigError(f"Cannot write {path}: the folder {path.parent} does not exist.")
+        if path is not None and path.is_dir():
+            raise ConfigError(f"Cannot write {path}: it is a folder.")
 
 
 def _publish(console: Console, json: Path | None, markdown: Path | None, record: str, page: str) -> None:
@@ -56,4 +58,4 @@ def _publish(console: Console, json: Path | None, markdown: Path | None, record:
     for path, content in ((json, record), (markdown, page)):
         if path is not None:
             path.write_text(content, encoding="utf-8")
-            console.print(f"written: {path}", highlight=False)
+            console.print(f"written: {path}", highlight=False, markup=False, soft_wrap=True)

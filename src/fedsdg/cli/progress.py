@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,15 +9,22 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
 
+from fedsdg.results import to_json
 from fedsdg.simulation import Update
 
-TITLES = {
-    "gini": "Gini initialisation",
-    "gated": "gated training",
-    "compact": "compact retraining",
-}
+TITLES = {"gini": "Gini", "gated": "gated", "compact": "compact"}
+#: Terminals of at least this many characters have room for a bar.
+WIDE = 105
 
 
 def size(count: float) -> str:
@@ -40,20 +46,20 @@ def duration(seconds: float) -> str:
 
 
 class LiveProgress:
-    """Phase, step, ETA, loss, open features and embedding dimensions, bytes."""
+    """Phase, step, ETA, loss, open features and embedding dimensions, bytes: on one line of 80 characters."""
 
     def __init__(self, console: Console) -> None:
-        self._progress = Progress(
-            TextColumn("[bold]{task.description:<20}"),
-            BarColumn(bar_width=24),
+        columns: list[ProgressColumn] = [TextColumn("[bold]{task.description:<7}")]
+        if console.width >= WIDE:
+            columns.append(BarColumn(bar_width=24))
+        columns += [
             MofNCompleteColumn(),
             TimeRemainingColumn(compact=True),
-            TextColumn("{task.fields[details]}"),
-            console=console,
-            transient=False,
-        )
+            TextColumn("{task.fields[details]}", markup=False),
+        ]
+        self._progress = Progress(*columns, console=console, transient=False)
         self._tasks: dict[str, TaskID] = {}
-        self._open: dict[str, int | None] = {}
+        self._open: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -62,15 +68,14 @@ class LiveProgress:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is None:
+            self._close_last()
         self._progress.stop()
 
     def __call__(self, update: Update) -> None:
         """Show one step."""
         if update.phase not in self._tasks:
-            if self._tasks:
-                last = self._tasks[list(self._tasks)[-1]]
-                done = self._progress.tasks[last].completed if "gini" not in self._tasks or len(self._tasks) > 1 else 1
-                self._progress.update(last, completed=done, total=done)
+            self._close_last()
             title = TITLES.get(update.phase, update.phase)
             self._tasks[update.phase] = self._progress.add_task(title, total=update.steps, details="")
         if update.open_features is not None:
@@ -78,18 +83,25 @@ class LiveProgress:
         parts = []
         if update.loss is not None:
             parts.append(f"loss {update.loss:.3f}")
-        if self._open.get(update.phase) is not None:
-            parts.append(f"{self._open[update.phase]} features open")
+        if update.phase in self._open:
+            parts.append(f"{self._open[update.phase]} features")
         if update.open_embeddings is not None:
             parts.append(f"{update.open_embeddings} dims")
         if update.bytes:
             parts.append(size(update.bytes))
         self._progress.update(self._tasks[update.phase], completed=update.step, details=", ".join(parts))
 
+    def _close_last(self) -> None:
+        """Show the last phase as finished: the gated one often ends early, the Gini one has no steps of its own."""
+        if self._tasks:
+            task = self._progress.tasks[list(self._tasks.values())[-1]]
+            done = max(1, int(task.completed))
+            self._progress.update(task.id, completed=done, total=done)
+
 
 def json_lines(update: Update) -> None:
     """Write one JSON line per step to standard output."""
-    print(json.dumps(asdict(update)), flush=True)
+    print(to_json(asdict(update)), flush=True)
 
 
 def silent(update: Update) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from fedsdg.cli.progress import duration, size
@@ -25,10 +26,16 @@ def show_result(console: Console, result: SelectionResult, out: Path | None) -> 
     console.print(line, highlight=False)
     show_cost(console, result)
     for note in result.notes:
-        console.print(f"note: {note}", highlight=False)
+        console.print(f"note: {note}", highlight=False, markup=False)
     console.print(f"what leaks: {result.leakage}", highlight=False)
     if out is not None:
-        console.print(f"files: {out}/ (selection.json, metrics.jsonl, one folder per party)", highlight=False)
+        show_files(console, out)
+
+
+def show_files(console: Console, out: Path) -> None:
+    """Where everything lies; paths are never wrapped, so that they can be copied."""
+    text = f"files: {out}/ (selection.json, metrics.jsonl, one folder per party)"
+    console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def show_selection(console: Console, result: SelectionResult) -> None:
@@ -40,7 +47,8 @@ def show_selection(console: Console, result: SelectionResult) -> None:
     table.add_column("selected features (widest gate first)")
     for name, client in result.clients.items():
         by_gate = sorted(client.selected, key=lambda column: -client.gates[column])
-        table.add_row(name, str(client.n_features), str(len(by_gate)), ", ".join(by_gate) or "-")
+        columns = ", ".join(escape(column) for column in by_gate) or "-"
+        table.add_row(escape(name), str(client.n_features), str(len(by_gate)), columns)
     console.print(table)
 
 
@@ -79,7 +87,7 @@ def show_demo(console: Console, demo: Demonstration, out: Path) -> None:
     console.print(table)
     show_cost(console, result)
     console.print(f"what leaks: {result.leakage}", highlight=False)
-    console.print(f"files: {out}/ (selection.json, metrics.jsonl, one folder per party)", highlight=False)
+    show_files(console, out)
     console.print(
         "\nyour own tables: [bold]fedsdg init my-job[/] writes a commented job.toml to start from", highlight=False
     )

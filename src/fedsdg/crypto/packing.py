@@ -45,6 +45,8 @@ class SlotLayout:
 
     def blocks(self, count: int) -> list[slice]:
         """Spread `count` values evenly over as few plaintexts as possible."""
+        if count < 1:
+            raise CryptoError("There is nothing to pack.")
         number = -(-count // self.capacity)
         each = -(-count // number)
         return [slice(i * each, min(count, (i + 1) * each)) for i in range(number)]

@@ -110,8 +110,8 @@ class Evaluator(_Capability):
     def dot(self, a: EncryptedArray, w: npt.ArrayLike, bits: int | None = None) -> EncryptedArray:
         """Multiply encrypted blocks (blocks, L) with plain signed weights (L, outputs): (blocks, outputs).
 
-        Exact modulo n. `bits` fixes |w| < 2^bits, so that neither time nor memory tells the size of the weights;
-        without it the largest weight decides.
+        Exact modulo n. `bits` fixes |w| < 2^bits, so that the native back end does the same work whatever the
+        weights are (gmpy2 skips zero digits: SECURITY.md); without it the largest weight decides.
         """
         blocks, length = _two_dimensional(a.shape)
         planes, offset_bits = weights.offset_planes(w, length, bits)
@@ -144,8 +144,8 @@ class Evaluator(_Capability):
         """Shift ciphertexts into slots and add: result q is sum_i 2^shifts[i] w[q, i] a[q, i], with weights w >= 0."""
         outputs, items = _two_dimensional(a.shape)
         shifts = [operator.index(s) for s in shifts]
-        if len(shifts) != items or any(s < 0 for s in shifts):
-            raise CryptoError(f"{items} shifts of at least 0 are needed, one for each column.")
+        if len(shifts) != items or any(not 0 <= s <= 2 * self.key.bits for s in shifts):
+            raise CryptoError(f"{items} shifts from 0 to {2 * self.key.bits} are needed, one for each column.")
         digits = weights.window_digits(w, (outputs, items), bits)
         rows = self.ring.shifted_sums(self._own(a), digits, np.asarray(shifts, np.int64))
         return self._array(rows, (outputs,))

@@ -73,7 +73,8 @@ def read_frame(path: Path, id_column: str, owner: str) -> tuple[tuple[str, ...],
         raise DataError(f"{owner}: {path.name} cannot be read: {_cause(problem)}.") from None
     if id_column not in frame.columns:
         raise DataError(
-            f"{owner}: {path.name} has no id column {id_column!r}. It has: {_some(frame.columns)}.{_separator_hint(frame)}"
+            f"{owner}: {path.name} has no id column {id_column!r}. It has: {_some(frame.columns)}."
+            f"{_separator_hint(frame)}"
         )
     if frame.height == 0:
         raise DataError(f"{owner}: {path.name} has no rows.")
