@@ -18,7 +18,7 @@ import numpy as np
 from fedsdg.api import check_tables
 from fedsdg.benchmarks.masked_minibatch import Keys
 from fedsdg.client.interactive_share import DenseShare, ElementwiseShare, EmbeddingCiphertexts
-from fedsdg.crypto import Encryptor, Evaluator, PrivateKey
+from fedsdg.crypto import Encryptor, Evaluator, PrivateKey, backends
 from fedsdg.crypto.backends.base import WINDOW_BITS
 from fedsdg.crypto.encrypted_array import wire_size
 from fedsdg.crypto.layouts import ElementwisePlan, MinibatchPlan, ValueBits, plan_elementwise, plan_minibatch
@@ -121,8 +121,8 @@ def estimate(data: PartyTables, settings: RunSettings) -> Estimate:
         return Estimate((PhaseEstimate("training", steps, 0, 0, steps * n_clients * PLAIN_STEP_SECONDS),), "none")
     started = time.perf_counter()
     key, other = PrivateKey.generate(settings.key_bits), PrivateKey.generate(settings.key_bits)
+    keys = Keys(key, other, backends.choose().name)
     seconds = (time.perf_counter() - started) / 2 * (1 + n_clients)
-    keys = Keys(key, other, Encryptor(key).backend)
     job = _Job(data, settings, keys, parts.training, parts.validation, parts.test)
     phases = [job.meeting(seconds), job.gini(), job.phase("gated")]
     if training.retrain:

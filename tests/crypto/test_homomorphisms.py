@@ -253,7 +253,7 @@ def shiftings(draw):
     weight = st.one_of(st.sampled_from([0, 1, 2**bits - 1]), st.integers(0, 2**bits - 1))
     a = draw(lists_of(RESIDUES, outputs * items))
     w = draw(lists_of(weight, outputs * items))
-    shifts = draw(lists_of(st.one_of(st.integers(0, 60), st.sampled_from([0, 1, 200, 511, 512, 1500])), items))
+    shifts = draw(lists_of(st.one_of(st.integers(0, 60), st.sampled_from([0, 1, 200, 511, 512, 1024])), items))
     return np.array(a, object).reshape(outputs, items), np.array(w, object).reshape(outputs, items), shifts, bits
 
 
@@ -279,7 +279,14 @@ def test_shifted_sums_with_all_weights_zero_are_zero(party):
 
 @pytest.mark.parametrize(
     ("w", "shifts", "bits"),
-    [([[-1]], [0], None), ([[1]], [-1], None), ([[1]], [0, 1], None), ([[1, 2]], [0], None), ([[16]], [0], 4)],
+    [
+        ([[-1]], [0], None),
+        ([[1]], [-1], None),
+        ([[1]], [1 << 40], None),
+        ([[1]], [0, 1], None),
+        ([[1, 2]], [0], None),
+        ([[16]], [0], 4),
+    ],
 )
 def test_bad_weights_and_shifts_are_refused(party, w, shifts, bits):
     with pytest.raises(CryptoError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import suppress
 from types import FrameType
 
 from fedsdg.cli.app import app
@@ -12,7 +13,8 @@ from fedsdg.errors import FedSDGError, PeerError
 
 def main() -> None:
     """Run the `fedsdg` command; errors of ours become one clear line and exit code 2."""
-    signal.signal(signal.SIGTERM, _stop)
+    with suppress(ValueError):  # only a main thread may listen to signals
+        signal.signal(signal.SIGTERM, _stop)
     try:
         app()
     except FedSDGError as problem:
