@@ -18,10 +18,10 @@ from fedsdg.simulation import PartyTables, Update, score_with_all_features
 
 ROWS = 3000
 NOISE_COLUMNS = 40
-#: Shorter than the defaults: the story is easy, and a newcomer waits.
+#: Shorter and smaller than the defaults: the story is easy, and a newcomer waits.
 TRAINING = TrainingConfig(
-    gated_phase=PhaseSettings(steps=150),
-    compact_phase=PhaseSettings(**{**COMPACT_PHASE.model_dump(), "steps": 250}),
+    gated_phase=PhaseSettings(steps=120),
+    compact_phase=PhaseSettings(**{**COMPACT_PHASE.model_dump(), "steps": 200, "embedding": 4, "outputs": 4}),
 )
 
 

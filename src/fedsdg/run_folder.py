@@ -192,7 +192,7 @@ def _write_json(path: Path, content: Any) -> None:
 
 
 def _write_arrays(path: Path, arrays: StateArrays) -> None:
-    blob = save({name: np.ascontiguousarray(value) for name, value in arrays.items()})
+    blob = save({name: np.array(value, order="C") for name, value in arrays.items()})
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
         file.write(blob)
 

@@ -6,7 +6,7 @@ in the file                 treatment
 ids                         text, as written: `007` and `7` are two ids; whole floating-point numbers lose their `.0`
 entirely empty CSV lines    left out
 numbers, true and false     used; huge numbers (beyond +-1e100) are refused
-a constant column           used; it says nothing, so its gate closes
+a constant column           used; it says nothing, and the penalty closes its gate
 text, dates, empty cells    refused by column name
 NaN and infinite cells      refused by column name
 labels                      numbers, true and false, or text (classes)
@@ -123,8 +123,6 @@ def _read_csv(path: Path, separator: str, id_column: str, owner: str) -> pl.Data
     """Read text; ids are kept as they are written, and names may not repeat."""
     first = pl.read_csv(path, separator=separator, has_header=False, n_rows=1, infer_schema=False)
     header = [name or "" for name in first.row(0)]
-    if any("�" in name for name in header):
-        raise DataError(f"{owner}: {path.name} cannot be read: its header is not UTF-8 text.")
     repeated = sorted({name for name in header if header.count(name) > 1})
     if repeated:
         raise DataError(f"{owner}: {path.name} has several columns {repeated[0]!r}; every column needs its own name.")
