@@ -273,6 +273,11 @@ class TrainingConfig(Settings):
         bare = value == "auto" or (isinstance(value, int | float) and not isinstance(value, bool))
         return PenaltySettings(strength=value) if bare else value
 
+    @field_validator("compact_phase", mode="before")
+    @classmethod
+    def _what_is_not_said_keeps_its_default(cls, value: Any) -> Any:
+        return {**COMPACT_PHASE.model_dump(), **value} if isinstance(value, dict) else value
+
     @model_validator(mode="after")
     def _slots_hold_their_worst_case(self) -> Self:
         for phase in (self.gated_phase, self.compact_phase):

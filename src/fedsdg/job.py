@@ -18,18 +18,23 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from fedsdg.config import COMPACT_PHASE, Settings, TrainingConfig
+from fedsdg.config import COMPACT_PHASE, Settings, TrainingConfig, paper_config, wide_config
 from fedsdg.errors import ConfigError
 
 Profile = Literal["masked", "plain"]
 KEY_BITS = (2048, 3072)
+PRESETS: dict[str, Callable[[], TrainingConfig]] = {
+    "default": TrainingConfig,
+    "paper": paper_config,
+    "wide": wide_config,
+}
 SECTIONS = ("job", "server", "clients", "training")
 #: The label owner's folder and role; no client may be called that.
 SERVER = "server"
@@ -180,8 +185,9 @@ def _job(content: dict[str, Any], folder: Path) -> Job:
             raise ConfigError("job.seed and training.seed are the same setting; keep one of them")
         seed = _value(TrainingConfig.model_fields["seed"], general.pop("seed"), "job.seed", folder)
         training["seed"] = seed
+    training = _on_preset(general.pop("preset", "default"), training)
     return Job(
-        **_values(RunSettings, general, "job", without=("training",), also=("seed",)),
+        **_values(RunSettings, general, "job", without=("training",), also=("seed", "preset")),
         server=_checked(LabelSource, content["server"], "server", folder),
         clients={
             name: _checked(ClientSource, of, f"clients.{name}", folder)
@@ -189,6 +195,19 @@ def _job(content: dict[str, Any], folder: Path) -> Job:
         },
         training=_checked(TrainingConfig, training, "training", folder),
     )
+
+
+def _on_preset(preset: Any, training: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings of a preset with those of the job file on top."""
+    if preset not in PRESETS:
+        raise ConfigError(f"job.preset: {' or '.join(repr(name) for name in PRESETS)}, not {preset!r}")
+    if preset == "default":
+        return training
+    merged: dict[str, Any] = PRESETS[preset]().model_dump(mode="json")
+    for name, value in training.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
+        merged[name] = {**merged[name], **value} if both else value
+    return merged
 
 
 M = TypeVar("M", bound=Settings)

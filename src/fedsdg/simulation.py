@@ -211,7 +211,7 @@ def _simulate(
     watch(Update("gini", 0, 1, None, None, None, None, channel.traffic.total if channel else 0, 0.0))
     result = train(federation, labels, settings.training, seeds[SERVER], on_progress, rows=fit_rows)
     clock.stop()
-    if result.chosen.step == 0:
+    if result.chosen.step == 0 and settings.training.n_features is None:
         notes.append(
             "every gate closed before the first validation pass, so the starting gates were used instead: the columns "
             "say little about the labels, or the penalty is too strong for so few rows."

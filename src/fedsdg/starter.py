@@ -18,6 +18,7 @@ profile = "masked"       # "masked": everything between the parties is encrypted
 key_bits = 2048          # 3072 between organisations
 # label_epsilon = 3.0    # randomised response on the labels: bounds what clients can infer about any label
 test_fraction = 0.2      # rows that nobody learns from, for the final score
+# preset = "paper"       # the settings that the paper prints; "wide": larger models, for runs in the clear
 seed = 0                 # joint public seed: orders the batches, nothing else
 
 [server]                 # the label owner

@@ -85,14 +85,15 @@ class ClientLearner:
         shape = (self.width, self.plan.outputs)
         if self.plan.config.interactive == "elementwise":
             # Scales of either sign: what the server sees of an embedding is unknown up to them.
-            weights = stream.uniform(0.5, 1.5, size=self.width) * stream.choice([-1.0, 1.0], size=self.width)
+            weights = np.asarray(stream.uniform(0.5, 1.5, size=self.width) * stream.choice([-1.0, 1.0], self.width))
         elif self.plan.config.model == "linear":
             # Each output has its own embedding dimension: near the identity, or a small first draw would stall it.
             weights = stream.uniform(-0.1, 0.1, size=shape) + np.eye(*shape)
         else:
             bound = 1.0 / math.sqrt(self.width * self.plan.n_clients)
             weights = stream.uniform(-bound, bound, size=shape)
-        return np.rint(weights * float(1 << self.plan.config.fixed_point.weight_fraction_bits)).astype(np.int64)
+        scaled = np.rint(weights * float(1 << self.plan.config.fixed_point.weight_fraction_bits))
+        return np.asarray(scaled, dtype=np.int64)
 
     @property
     def _copies(self) -> int:

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedsdg.config import TrainingConfig
-from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.data.arrays import BoolArray, FloatArray, IntArray
 from fedsdg.data.binning import Binning, bin_columns
 from fedsdg.data.feature_table import FeatureTable
 from fedsdg.data.preprocessing import Preprocessor
@@ -36,6 +36,9 @@ from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 
 T = TypeVar("T")
+
+SHUT = -10.0
+"""The mean of a gate that no draw opens."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +74,7 @@ class LocalClient:
         self._preprocessor: Preprocessor | None = None
         self._prepared: NDArray[np.float32] | None = None
         self._binning: Binning | None = None
+        self._constant: BoolArray = np.zeros(table.n_columns, dtype=bool)
         self._learners: dict[str, ClientLearner] = {}
         self._phase = ""
         self._snapshots: dict[tuple[str, int], StateArrays] = {}
@@ -86,6 +90,7 @@ class LocalClient:
             )
         training_values = self.table.values[train_rows]
         self._config = config
+        self._constant = (training_values == training_values[0]).all(axis=0)
         self._preprocessor = Preprocessor.fit(training_values)
         self._prepared = self._preprocessor.transform(self.table.values)
         self._binning = bin_columns(training_values, config.binning)
@@ -107,7 +112,10 @@ class LocalClient:
     def initialise_gates(self, scores: GiniScores | None) -> None:
         """Set the starting gates (no scores: all alike)."""
         self.gini_scores = scores
-        self.starting_gates = initial_gates(scores, self.table.n_columns, _ready(self._config).gates)
+        gates = initial_gates(scores, self.table.n_columns, _ready(self._config).gates)
+        # A column that is constant on the training rows cannot be learned from; shut, it can never be selected.
+        gates[self._constant] = SHUT
+        self.starting_gates = gates
 
     def start_phase(self, plan: PhasePlan) -> int:
         """Start a phase with a fresh learner and return its embedding width."""
