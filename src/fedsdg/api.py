@@ -22,6 +22,7 @@ from fedsdg.learning.objective import Objective, split_rows
 from fedsdg.learning.stochastic_gate import open_probabilities
 from fedsdg.results import LEAKAGE, ClientSelection, SelectionResult
 from fedsdg.run_folder import RunFolder
+from fedsdg.server.label_privacy import load_label_key
 from fedsdg.simulation import PartyTables, Simulation, Update, simulate
 
 Watch = Callable[[Update], None]
@@ -126,7 +127,10 @@ def read_parties(job: Job) -> PartyTables:
         client_ids, client_frame = read_frame(source.table, source.id, name)
         table = numeric_table(client_frame, source.columns, name)
         tables[name] = IdentifiedTable(client_ids, table).in_order_of(ids, name)
-    return PartyTables(labels, tables, owner.name)
+    label_key = None
+    if job.label_epsilon is not None:
+        label_key = load_label_key(owner.label_key or owner.table.with_name(f"{owner.table.name}.label-key"))
+    return PartyTables(labels, tables, owner.name, ids, label_key)
 
 
 def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None = None) -> SelectionResult:

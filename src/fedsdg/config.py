@@ -220,7 +220,7 @@ class ValidationSettings(Settings):
     """The rows kept for choosing, and how often they are looked at."""
 
     fraction: float = Field(default=0.15, gt=0, lt=0.9)
-    every: int = Field(default=25, ge=1)
+    every: int = Field(default=10, ge=1)
     """Steps between two validation passes of the gated phase (the compact phase has one, at its end)."""
     patience: int | None = Field(default=3, ge=1)
     """The gated phase ends early after this many passes below the best score minus one standard error."""

@@ -129,7 +129,8 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             party: FeatureTable.of(matrix[:, columns], [names[c] for c in columns], party)
             for party, columns in self.parties_.items()
         }
-        seeds = {name: f"fedsdg estimator {seed} {name}".encode().ljust(32, b".") for name in (SERVER, *tables)}
+        # Drawn apart from the joint seed, which every party knows: private seeds must not follow from it.
+        seeds = {name: stream.bytes(32) for name in (SERVER, *tables)}
         self.simulation_ = simulate(
             PartyTables(labels, tables), settings, private_seeds=seeds, bottom_models=self.bottom_models
         )

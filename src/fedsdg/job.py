@@ -95,6 +95,8 @@ class LabelSource(Settings):
     target: str
     columns: Literal["none", "all"] | tuple[str, ...] = "none"
     """Columns of its own that the label owner brings along."""
+    label_key: Path | None = None
+    """Where the lasting key of `label_epsilon` lies; made if missing. Default: beside the table."""
 
     @model_validator(mode="after")
     def _columns_have_one_role(self) -> Self:

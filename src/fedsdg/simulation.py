@@ -43,6 +43,10 @@ class PartyTables:
     labels: NDArray[np.generic]
     tables: Mapping[str, FeatureTable]
     label_owner: str = SERVER
+    ids: tuple[str, ...] | None = None
+    """One id per row, for the label draws of `label_epsilon`."""
+    label_key: bytes | None = field(default=None, repr=False)
+    """The label owner's lasting key for those draws; without it they are drawn for one run only."""
 
     def __post_init__(self) -> None:
         if not self.tables:
@@ -186,7 +190,7 @@ def _simulate(
                 n_rows=len(data.labels),
                 allow_test_keys=allow_test_keys,
             )
-    labels, notes = _protected_labels(data.labels, settings, seeds[SERVER])
+    labels, notes = _protected_labels(data, settings, seeds[SERVER])
     # By the protected labels: clients see which rows train, and a split by true classes would say something about them.
     fit_rows, test_rows = _held_out(labels, settings, seeds[SERVER])
     history: list[Update] = []
@@ -260,23 +264,27 @@ def score_with_all_features(data: PartyTables, settings: RunSettings, seeds: Map
         return server.score(federation.forward(test_rows, 0, "test"), test_rows).value
 
 
-def _protected_labels(
-    labels: NDArray[np.generic], settings: RunSettings, seed: bytes
-) -> tuple[NDArray[np.generic], list[str]]:
-    epsilon = settings.label_epsilon
+def _protected_labels(data: PartyTables, settings: RunSettings, seed: bytes) -> tuple[NDArray[np.generic], list[str]]:
+    epsilon, labels = settings.label_epsilon, data.labels
     if epsilon is None:
         return labels, []
     objective = Objective.fit(settings.training.task, labels, np.arange(len(labels)))
     if objective.task == "regression":
         raise ConfigError("label_epsilon protects class labels; a regression target cannot be randomised that way.")
-    protected = randomised_response(labels, epsilon, seed)
+    protected = randomised_response(labels, epsilon, data.label_key or seed, data.ids)
     changed = float(np.mean(protected != labels))
     n_classes = len(np.unique(labels))
     bound = inference_bound(epsilon, n_classes)
     note = (
         f"label_epsilon = {epsilon:g}: {changed:.1%} of the labels were replaced in everything that clients take part "
-        f"in; nobody can infer a label with more than {bound:.1%} confidence (from {n_classes} equally likely classes)."
+        f"in. What a client receives about a person makes their label at most {bound:.1%} likely, from {n_classes} "
+        "equally likely classes and nothing else known."
     )
+    if data.label_key is None:
+        return protected, [
+            note,
+            "labels were drawn for this run only: over several runs the bounds add up (label_key).",
+        ]
     return protected, [note]
 
 

@@ -26,6 +26,7 @@ name = "{owner}"
 table = "{owner}.csv"
 id = "customer_id"
 target = "defaulted"
+# label_key = "k.key"    # the lasting key of label_epsilon; default: beside the table, made when first needed
 # columns = "all"        # let the label owner bring its other columns, too (or a list of names)
 
 {clients}

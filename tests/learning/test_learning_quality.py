@@ -17,36 +17,44 @@ from fedsdg.datasets.named_tables import bank_loans
 from fedsdg.datasets.synthetic import friedman_like, madelon_like
 from fedsdg.learning.plain_training import train_plain
 
+MADELON_SEEDS = (11, 12, 13)
+
 
 @pytest.fixture(scope="module")
 def madelon():
-    """Train on 2,000 x 500 with two clients; 1,000 further rows are the test."""
-    data = madelon_like(3000, 500, seed=11)
-    tables, parts = deal(data.features, 2, seed=1)
-    training, test = np.arange(2000), np.arange(2000, 3000)
-    model = train_plain(take(tables, training), data.labels[training], private_seeds=private_seeds(tables))
-    return data, tables, parts, training, test, model
+    """Train on 2,000 x 500 with two clients; 1,000 further rows are the test. Three data sets: one is luck."""
+    runs = []
+    for seed in MADELON_SEEDS:
+        data = madelon_like(3000, 500, seed=seed)
+        tables, parts = deal(data.features, 2, seed=1)
+        training, test = np.arange(2000), np.arange(2000, 3000)
+        model = train_plain(take(tables, training), data.labels[training], private_seeds=private_seeds(tables))
+        runs.append((data, tables, parts, training, test, model))
+    return runs
 
 
 def test_madelon_like_features_are_found_with_precision(madelon):
-    data, _, parts, _, _, model = madelon
-    found = selected(model, parts)
-    assert 5 <= len(found) <= 20
-    assert data.relevant[found].mean() >= 0.95
+    precisions = []
+    for data, _, parts, _, _, model in madelon:
+        found = selected(model, parts)
+        assert 5 <= len(found) <= 20
+        precisions.append(data.relevant[found].mean())
+    assert np.mean(precisions) >= 0.95, precisions
 
 
 def test_madelon_like_accuracy_is_that_of_the_true_features(madelon):
-    data, tables, _, training, test, model = madelon
-    true_tables, _ = deal(data.features[:, data.relevant], 2, seed=1)
     no_pressure = TrainingConfig(penalty=PenaltySettings(strength=0.0), gates=GateSettings(initialization="constant"))
-    reference = train_plain(
-        take(true_tables, training), data.labels[training], no_pressure, private_seeds=private_seeds(tables)
-    )
-    assert sum(map(len, reference.selected_columns.values())) >= 18
-    accuracy = model.score(take(tables, test), data.labels[test])
-    best = reference.score(take(true_tables, test), data.labels[test])
-    assert accuracy >= best - 0.02
-    assert accuracy >= 0.85
+    accuracies, best = [], []
+    for data, tables, _, training, test, model in madelon:
+        true_tables, _ = deal(data.features[:, data.relevant], 2, seed=1)
+        reference = train_plain(
+            take(true_tables, training), data.labels[training], no_pressure, private_seeds=private_seeds(tables)
+        )
+        assert sum(map(len, reference.selected_columns.values())) >= 18
+        accuracies.append(model.score(take(tables, test), data.labels[test]))
+        best.append(reference.score(take(true_tables, test), data.labels[test]))
+    assert np.mean(accuracies) >= np.mean(best) - 0.02, (accuracies, best)
+    assert min(accuracies) >= 0.85
 
 
 def test_friedman_like_features_are_found():

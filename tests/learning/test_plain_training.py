@@ -141,7 +141,7 @@ def test_without_a_second_phase_the_gated_model_uses_the_selected_columns_only(s
 def test_the_compact_model_does_not_ask_clients_without_a_selected_column(short_config):
     model, _, _ = train_easy("binary", short_config.with_changes(n_features=2), n_clients=5)
     holders = {name for name, columns in model.selected_columns.items() if columns}
-    assert set(model.federation.layers) == holders
+    assert set(model.federation._layers["compact"]) == holders
     assert len(holders) <= 2
 
 

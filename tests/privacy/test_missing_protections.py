@@ -76,7 +76,8 @@ def draw_first_weights_from_public_data(monkeypatch):
 
     def from_public_data(self):
         seed = hashlib.sha256(str(self.plan.config.seed).encode()).digest()
-        self._streams, kept = RandomStreams(seed, self._streams.path), self._streams
+        role, name, *_, phase = self._streams.path
+        self._streams, kept = RandomStreams(seed, (role, name, phase)), self._streams
         try:
             return original(self)
         finally:

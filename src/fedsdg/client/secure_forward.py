@@ -20,6 +20,9 @@ from fedsdg.messages.widths import value_bits
 def start_phase(state: ClientState, request: StartPhase) -> PhaseStarted:
     """Draw W0 from the private seed and E from `secrets`; only their sum leaves."""
     session, local = state.joined, state.local
+    fits = request.n_clients >= 1 and request.total_columns >= local.table.n_columns and request.task_outputs >= 1
+    if not fits or request.n_train_rows != len(state.train_rows):
+        raise ProtocolError("A phase with sizes that do not fit this client's part of the job.")
     plan = PhasePlan(
         request.name,
         session.config,

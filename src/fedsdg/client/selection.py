@@ -43,6 +43,8 @@ def restore_snapshot(state: ClientState, request: RestoreSnapshot) -> Done:
 
 def select_columns(state: ClientState, request: SelectColumns) -> Selected:
     """Fix the selected columns and free the snapshots."""
+    if request.quota is not None and request.quota < 0:
+        raise ProtocolError("A quota cannot be negative.")
     count = state.local.select(request.quota)
     state.share_snapshots.clear()
     return Selected(count)

@@ -20,10 +20,14 @@ from fedsdg.errors import ConfigError, DoesNotFit
 #: Below this a mask is no protection; only tests may go lower.
 MIN_SIGMA = 40
 DEFAULT_SIGMA = 64
+#: Above this nothing is gained and slots become too wide; a peer that asks for more is refused.
+MAX_SIGMA = 128
 
 
 def check_sigma(sigma: int, *, allow_weak: bool = False) -> int:
     """Refuse statistical security parameters that hide too little."""
+    if sigma > MAX_SIGMA or sigma < 1:
+        raise ConfigError(f"sigma = {sigma} is out of range: {MIN_SIGMA} to {MAX_SIGMA} bits.")
     if sigma < MIN_SIGMA and not allow_weak:
         raise ConfigError(
             f"sigma = {sigma} hides too little: at least {MIN_SIGMA} bits are needed ({DEFAULT_SIGMA} default)."

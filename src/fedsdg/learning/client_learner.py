@@ -51,6 +51,7 @@ class ClientLearner:
         streams: RandomStreams,
         *,
         input_gates: FloatArray | None = None,
+        dither_streams: RandomStreams | None = None,
         embedding: int | None = None,
         bottom_model: BottomModelFactory | None = None,
     ) -> None:
@@ -61,6 +62,7 @@ class ClientLearner:
         self.width = plan.embedding if embedding is None else embedding
         self.clipped_embeddings = 0
         self._streams = streams.derive(plan.name)
+        self._dither_streams = (dither_streams or streams).derive(plan.name)
         self._features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
         self._custom_module = bottom_model is not None
         self._bottom = build_bottom_model(
@@ -131,7 +133,8 @@ class ClientLearner:
     def forward_dither(self, shape: tuple[int, ...], step: int, purpose: str = "training") -> IntArray:
         """Draw tau for one forward pass; each (purpose, step) must be used for one pass only."""
         bits = self.plan.config.fixed_point.forward_dither_bits
-        return self._streams.symmetric_integers(f"forward-dither/{purpose}", step, bits, shape)
+        streams = self._streams if purpose == "training" else self._dither_streams
+        return streams.symmetric_integers(f"forward-dither/{purpose}", step, bits, shape)
 
     def apply_gradient(self, gradient: IntArray, step: int) -> None:
         """Learn from dL/dG (per sample, as integers) of the embedding of the same step."""

@@ -65,7 +65,8 @@ class LocalClient:
     ) -> None:
         self.client_id = client_id
         self.table = table
-        self.streams = RandomStreams(private_seed, ("client", client_id))
+        self._own_streams = RandomStreams(private_seed, ("client", client_id))
+        self.streams = self._dither_streams = self._own_streams
         self.gini_scores: GiniScores | None = None
         self.starting_gates: FloatArray | None = None
         self.final_gates: FloatArray | None = None
@@ -89,6 +90,10 @@ class LocalClient:
                 "align the parties' samples first"
             )
         training_values = self.table.values[train_rows]
+        # One seed must not serve two runs that differ: the same dither on other values would cancel in a difference.
+        settings = config.model_dump_json().encode()
+        self.streams = self._own_streams.bound_to(settings, train_rows.tobytes(), training_values.tobytes())
+        self._dither_streams = self.streams.bound_to(self.table.values.tobytes())
         self._config = config
         self._constant = (training_values == training_values[0]).all(axis=0)
         self._preprocessor = Preprocessor.fit(training_values)
@@ -125,6 +130,7 @@ class LocalClient:
             plan,
             self.streams,
             input_gates=_ready(self.starting_gates) if plan.gated else None,
+            dither_streams=self._dither_streams,
             embedding=plan.embedding if plan.gated else self.compact_width(plan),
             bottom_model=self._bottom_model,
         )

@@ -49,6 +49,14 @@ class RandomStreams:
         """Return the streams of one part of the run, independent of all others."""
         return RandomStreams(self.seed, (*self.path, name))
 
+    def bound_to(self, *facts: bytes) -> RandomStreams:
+        """Return the streams of one run: another run, with other facts, shares none of its draws."""
+        digest = hashlib.sha256(b"fedsdg run v1")
+        for fact in facts:
+            digest.update(len(fact).to_bytes(8, "big"))
+            digest.update(fact)
+        return self.derive(digest.hexdigest())
+
     def numpy(self, purpose: str, step: int = 0) -> np.random.Generator:
         """Return the numpy stream of this purpose and step, from its beginning."""
         return np.random.Generator(np.random.PCG64(int.from_bytes(self._digest(purpose, step)[:16], "big")))

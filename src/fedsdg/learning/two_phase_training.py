@@ -183,6 +183,9 @@ class _Run:
         )
         self.train_rows, self.validation_rows = usable[training], usable[validation]
         self.objective = Objective.fit(task, values, self.train_rows)
+        self.streams = streams.bound_to(
+            config.model_dump_json().encode(), values[self.train_rows].tobytes(), self.train_rows.tobytes()
+        )
         self.losses: dict[str, tuple[float, ...]] = {}
 
     def train(self) -> TrainingResult:

@@ -106,7 +106,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if origin is np.ndarray or hint is np.ndarray:
         return isinstance(value, np.ndarray)
     if origin is typing.Literal:
-        return value in parts
+        return isinstance(value, str) and value in parts
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, hint if isinstance(hint, type) else object)
@@ -178,6 +178,8 @@ class _Reader:
             if dimensions > MAX_DIMENSIONS:
                 raise MalformedMessage("An array with too many dimensions.")
             shape = struct.unpack(f"<{dimensions}I", self.take(4 * dimensions))
+            if math.prod(max(size, 1) for size in shape) > MAX_MESSAGE_BYTES // 8:
+                raise MalformedMessage("An array with impossible sizes.")
             return np.frombuffer(self.take(8 * math.prod(shape)), "<i8").astype(np.int64).reshape(shape)
         if tag == b"t":
             count = self.length()

@@ -6,6 +6,7 @@ It implements the port `learning.two_phase_training.Federation`; the plain one c
 from __future__ import annotations
 
 import json
+import math
 import secrets
 from collections.abc import Mapping, Sequence
 
@@ -36,6 +37,9 @@ from fedsdg.server.noisy_weights import (
 )
 from fedsdg.server.secure_backward import secure_backward
 from fedsdg.server.secure_forward import secure_forward
+
+#: A client that claims more would only fill the server's memory.
+MAX_COLUMNS = 1_000_000
 
 
 class MaskedFederation:
@@ -75,6 +79,8 @@ class MaskedFederation:
                 raise DataError(
                     f"client {name!r} has {joined.n_rows} rows and there are {n_rows} labels; align them first"
                 )
+            if not 1 <= joined.n_columns <= MAX_COLUMNS:
+                raise ProtocolError(f"client {name!r} takes part with {joined.n_columns} columns")
             key = PublicKey.from_bytes(joined.public_key, bits=key_bits, allow_test_size=allow_test_keys)
             self._columns[name] = joined.n_columns
             self._keys[name] = ServerKeys(Evaluator(key), self._encryptor, self._decryptor)
@@ -168,6 +174,12 @@ class MaskedFederation:
         """Ask every client how many gates are open."""
         request = ReportGates(self.config.n_features is not None)
         replies = self.channel.exchange(dict.fromkeys(self.weights, request))
+        for name, reply in replies.items():
+            dimensions = len(self._open[self._phase][name])
+            counts_fit = 0 <= reply.n_open <= self._columns[name] and 0 <= reply.open_embeddings <= dimensions
+            values_fit = len(reply.open_means) == (reply.n_open if request.with_values else 0)
+            if not (counts_fit and values_fit and all(0 < value < math.inf for value in reply.open_means)):
+                raise ProtocolError(f"client {name!r} reported gates that it cannot have")
         return {
             name: GateReport(reply.n_open, np.array(reply.open_means, np.float64), reply.open_embeddings)
             for name, reply in replies.items()
@@ -193,4 +205,8 @@ class MaskedFederation:
         replies = self.channel.exchange(
             {name: SelectColumns(None if quota is None else quota[name]) for name in self._columns}
         )
+        for name, reply in replies.items():
+            possible = range(self._columns[name] + 1) if quota is None else (quota[name],)
+            if reply.count not in possible:
+                raise ProtocolError(f"client {name!r} selected {reply.count} columns, which it cannot have")
         return {name: reply.count for name, reply in replies.items()}
