@@ -42,5 +42,6 @@ build: $(READY) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .
 
 clean:          ## remove everything that was made
-	rm -rf $(VENV) build dist *.egg-info src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info src/*.egg-info bench-results runs
+	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find src -name '*.so' -delete

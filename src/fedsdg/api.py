@@ -168,7 +168,9 @@ def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None 
         seconds={phase: round(seconds, 3) for phase, seconds in simulation.seconds.items()},
         versions=versions(),
         config_hash=hashlib.sha256(settings_json.encode()).hexdigest()[:16],
-        leakage=LEAKAGE[settings.profile],
+        leakage=LEAKAGE[
+            settings.profile if settings.label_epsilon is None or not masked else "masked, labels protected"
+        ],
         path=tuple({"step": p.step, "open_features": p.n_open, "score": p.score.value} for p in result.path),
         truth=precision_and_recall(simulation, truth) if truth is not None else None,
         notes=tuple(simulation.notes),

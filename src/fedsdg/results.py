@@ -82,5 +82,9 @@ LEAKAGE = {
         "Nobody sees another's columns or weights. Clients can infer labels from dL/dG and Gini scores (use "
         "label_epsilon to bound that); the server sees embeddings up to an unknown linear map."
     ),
+    "masked, labels protected": (
+        "Nobody sees another's columns or weights. What clients can infer about labels is bounded by label_epsilon; "
+        "the server sees embeddings up to an unknown linear map."
+    ),
     "plain": "Nothing is encrypted: for experiments in one process only.",
 }

@@ -220,6 +220,8 @@ def _simulate(
             "every gate closed before the first validation pass, so the starting gates were used instead: the columns "
             "say little about the labels, or the penalty is too strong for so few rows."
         )
+    if sum(result.n_selected.values()) == sum(table.n_columns for table in data.tables.values()):
+        notes.append("no column was dropped: validation preferred the model with all of them.")
     if settings.label_epsilon is not None:
         with clock("refit"):
             notes.append(_refit_on_clean_labels(federation, result, data.labels))

@@ -6,6 +6,7 @@ import doctest
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import fedsdg.crypto
@@ -30,8 +31,10 @@ def test_the_example_in_the_package_docstring_is_true():
 def test_the_python_examples_of_the_readme_run():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
     assert blocks
+    names: dict[str, object] = {}
     for block in blocks:
-        exec(compile(block, "README.md", "exec"), {})
+        exec(compile(block, "README.md", "exec"), names)
+    assert set(np.flatnonzero(names["selector"].get_support())) == {3, 11}
 
 
 @pytest.mark.parametrize(

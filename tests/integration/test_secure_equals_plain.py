@@ -217,3 +217,15 @@ def test_a_hundred_steps_drift_by_no_bit():
 def test_a_complete_run_with_real_keys_learns_the_same_bits(interactive):
     config = configured(gated_steps=6, compact_steps=4, interactive=interactive, validation=ValidationSettings(every=3))
     assert_same_run(*both("binary", 2, config, key_bits=2048))
+
+
+@pytest.mark.parametrize(
+    ("task", "n_clients", "interactive"),
+    [("binary", 2, "dense"), ("multiclass", 3, "elementwise"), ("regression", 5, "dense")],
+)
+def test_runs_of_hundreds_of_steps_are_equal(task, n_clients, interactive):
+    patient = ValidationSettings(every=40, patience=None)
+    config = configured(150, 100, interactive=interactive, validation=patient)
+    masked, plain = both(task, n_clients, config)
+    assert_same_run(masked, plain)
+    assert sum(len(losses) for losses in masked.result.losses.values()) >= 200

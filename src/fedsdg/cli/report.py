@@ -73,10 +73,11 @@ def show_demo(console: Console, demo: Demonstration, out: Path) -> None:
     truth = result.truth or {}
     informative = sum(len(columns) for columns in story.informative.values())
     redundant = sum(len(columns) for columns in story.redundant.values())
+    found = sum(len(story.informative[name] & set(of.selected)) for name, of in result.clients.items())
     console.print(
-        f"truth: {informative} informative and {redundant} redundant columns of {result.metrics['n_columns']}. Of what "
-        f"was selected, {truth['precision']:.0%} is one of them (precision [bold]{truth['precision']:.2f}[/]); recall "
-        f"[bold]{truth['recall']:.2f}[/], since redundant columns are left out on purpose.",
+        f"truth: {informative} informative and {redundant} redundant columns of {result.metrics['n_columns']}; "
+        f"precision [bold]{truth['precision']:.2f}[/], recall [bold]{truth['recall']:.2f}[/] ({found} of the {informative} "
+        f"informative columns; a redundant one adds nothing beside what it repeats)",
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")

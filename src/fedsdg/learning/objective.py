@@ -107,7 +107,9 @@ class Objective:
             variance = max(float(target.var()), 1e-12)
             return Score(1 - float(errors.mean()) / variance, float(errors.std()) / variance / np.sqrt(count), loss)
         accuracy = float((self.codes(outputs) == target).mean())
-        return Score(accuracy, float(np.sqrt(max(accuracy * (1 - accuracy), 1e-4) / count)), loss)
+        # Two right and two wrong are added (Agresti and Coull): near 0 and 1 the plain formula claims certainty.
+        likely = (accuracy * count + 2) / (count + 4)
+        return Score(accuracy, float(np.sqrt(likely * (1 - likely) / (count + 4))), loss)
 
     def codes(self, outputs: Tensor) -> IntArray:
         """Return predicted class codes (classification)."""

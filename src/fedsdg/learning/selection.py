@@ -8,6 +8,7 @@ point with at least k open gates is taken, and the k widest gates on it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -46,24 +47,33 @@ def choose_point(
     best = max(usable, key=lambda point: (point.score.value, -point.score.loss))
     if rule == "best":
         return best
-    floor = best.score.value - best.score.standard_error
     return min(
-        (point for point in usable if point.score.value >= floor),
+        (point for point in usable if within_one_standard_error(point, best)),
         key=lambda point: (point.n_open, -point.score.value),
     )
+
+
+def within_one_standard_error(point: PathPoint, best: PathPoint) -> bool:
+    """Return whether a point is as good as the best, up to one standard error of their difference.
+
+    Both are estimates from the same few rows, and the best is the luckiest of many: its own error alone is too strict.
+    """
+    difference = best.score.value - point.score.value
+    return difference <= math.hypot(best.score.standard_error, point.score.standard_error)
 
 
 def out_of_reach(path: Sequence[PathPoint], patience: int | None) -> bool:
     """Return whether the last ``patience`` points all fell below the best by more than one standard error.
 
-    The penalty only rises, so a path that has left that band does not come back: further steps would be
-    wasted.
+    The penalty only rises, so a path that has left that band does not come back: further steps would be wasted. Points
+    whose scores still rise are on their way in, not out.
     """
     if patience is None or len(path) <= patience:
         return False
     best = max(path, key=lambda point: point.score.value)
-    floor = best.score.value - best.score.standard_error
-    return all(point.score.value < floor for point in path[-patience:])
+    last = path[-patience:]
+    still_rising = last[-1].score.value > last[0].score.value
+    return not still_rising and not any(within_one_standard_error(point, best) for point in last)
 
 
 def quotas(open_means: Mapping[str, FloatArray], n_features: int) -> dict[str, int]:
