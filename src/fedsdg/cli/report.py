@@ -76,8 +76,8 @@ def show_demo(console: Console, demo: Demonstration, out: Path) -> None:
     found = sum(len(story.informative[name] & set(of.selected)) for name, of in result.clients.items())
     console.print(
         f"truth: {informative} informative and {redundant} redundant columns of {result.metrics['n_columns']}; "
-        f"precision [bold]{truth['precision']:.2f}[/], recall [bold]{truth['recall']:.2f}[/] ({found} of the {informative} "
-        f"informative columns; a redundant one adds nothing beside what it repeats)",
+        f"precision [bold]{truth['precision']:.2f}[/], recall [bold]{truth['recall']:.2f}[/] ({found} of the "
+        f"{informative} informative columns; a redundant one adds nothing beside what it repeats)",
         highlight=False,
     )
     table = Table(box=None, pad_edge=False, header_style="bold")
