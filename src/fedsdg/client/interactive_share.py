@@ -73,6 +73,18 @@ class InteractiveShare(ABC):
         """Go back to the share of a snapshot."""
         self.share = share.copy()
 
+    @property
+    @abstractmethod
+    def plan(self) -> MinibatchPlan | ElementwisePlan:
+        """Where the present batch lies."""
+
+    def _encrypt_by_column(self, G: Matrix) -> bytes:
+        """Layout A, and keep the packed plaintexts: G E is taken out of the decrypted products with them."""
+        self._batch = G
+        plan = self.plan
+        self._packed = [plan.forward.pack_rows(G[rows].T) for rows in plan.forward_blocks]
+        return self.keys.encryptor.encrypt(_flat(self._packed), (len(self._packed), plan.columns)).to_bytes()
+
     @abstractmethod
     def embed(self, G: Matrix, training: bool) -> EmbeddingCiphertexts:
         """A2.1: encrypt the batch in the layouts of its products."""
@@ -81,9 +93,18 @@ class InteractiveShare(ABC):
     def remove(self, product: bytes, tau: Matrix) -> bytes:
         """A2.3: decrypt C1, take the share out, add the dither. The result is still masked by the server's rho."""
 
-    @abstractmethod
     def gradient(self, ciphertexts: bytes) -> Matrix:
-        """A3.2: decrypt C3 = dL/dG."""
+        """A3.2: decrypt C3 = dL/dG, one row per sample."""
+        plan, decryptor = self.plan, self.keys.decryptor
+        m, blocks = plan.samples_per_result, plan.backward_blocks
+        results = -(-plan.batch // m)
+        C3 = decryptor.decrypt(decryptor.load(ciphertexts, (len(blocks), results)))
+        parts = []
+        for i, columns in enumerate(blocks):
+            count = columns.stop - columns.start if m == 1 else m * plan.columns
+            slots = plan.backward.unpack_rows(C3[i * results : (i + 1) * results], count, self.key.n)
+            parts.append(slots.reshape(results * m, -1)[: plan.batch])
+        return np.concatenate(parts, axis=1).astype(np.int64)
 
     @abstractmethod
     def update(self, ciphertexts: bytes) -> bytes:
@@ -105,10 +126,8 @@ class DenseShare(InteractiveShare):
 
     def embed(self, G: Matrix, training: bool) -> EmbeddingCiphertexts:
         """See `InteractiveShare.embed`."""
-        self._batch, encryptor = G, self.keys.encryptor
-        plan = self.plan
-        self._packed = [plan.forward.pack_rows(G[rows].T) for rows in plan.forward_blocks]
-        by_column = encryptor.encrypt(_flat(self._packed), (len(self._packed), plan.columns)).to_bytes()
+        by_column = self._encrypt_by_column(G)
+        plan, encryptor = self.plan, self.keys.encryptor
         if not training:
             return EmbeddingCiphertexts(by_column, None, None)
         by_sample = None
@@ -138,11 +157,6 @@ class DenseShare(InteractiveShare):
                 GE = sum(p * e for p, e in zip(self._packed[i], share[o], strict=True))
                 V.append(C1[i * k + o] - GE + dither[o])
         return residues_to_bytes(V, self.key)
-
-    def gradient(self, ciphertexts: bytes) -> Matrix:
-        """See `InteractiveShare.gradient`."""
-        plan = self.plan
-        return _unpack_gradient(plan, plan.backward_blocks, ciphertexts, self.keys.decryptor)
 
     def update(self, ciphertexts: bytes) -> bytes:
         """See `InteractiveShare.update`. Reversed: under the server's key, computed with this party's own G."""
@@ -187,10 +201,8 @@ class ElementwiseShare(InteractiveShare):
 
     def embed(self, G: Matrix, training: bool) -> EmbeddingCiphertexts:
         """See `InteractiveShare.embed`. One ciphertext per value for the gradient, shifted to its own slot."""
-        self._batch, encryptor = G, self.keys.encryptor
-        plan = self.plan
-        self._packed = [plan.forward.pack_rows(G[rows].T) for rows in plan.forward_blocks]
-        by_column = encryptor.encrypt(_flat(self._packed), (len(self._packed), plan.columns)).to_bytes()
+        by_column = self._encrypt_by_column(G)
+        plan, encryptor = self.plan, self.keys.encryptor
         if not training:
             return EmbeddingCiphertexts(by_column, None, None)
         values = [
@@ -220,11 +232,6 @@ class ElementwiseShare(InteractiveShare):
             V += [C1[i * d + j] - self._packed[i][j] * share[j] + dither[j] for j in range(d)]
         return residues_to_bytes(V, self.key)
 
-    def gradient(self, ciphertexts: bytes) -> Matrix:
-        """See `InteractiveShare.gradient`."""
-        plan = self.plan
-        return _unpack_gradient(plan, plan.backward_blocks, ciphertexts, self.keys.decryptor)
-
     def update(self, ciphertexts: bytes) -> bytes:
         """See `InteractiveShare.update`."""
         plan, decryptor = self.plan, self.keys.decryptor
@@ -236,20 +243,6 @@ class ElementwiseShare(InteractiveShare):
         )
         self.share = fresh
         return reply
-
-
-def _unpack_gradient(
-    plan: MinibatchPlan | ElementwisePlan, blocks: list[slice], ciphertexts: bytes, decryptor: Decryptor
-) -> Matrix:
-    m, n = plan.samples_per_result, decryptor.key.n
-    results = -(-plan.batch // m)
-    C3 = decryptor.decrypt(decryptor.load(ciphertexts, (len(blocks), results)))
-    parts = []
-    for i, columns in enumerate(blocks):
-        count = columns.stop - columns.start if m == 1 else m * plan.columns
-        slots = plan.backward.unpack_rows(C3[i * results : (i + 1) * results], count, n)
-        parts.append(slots.reshape(results * m, -1)[: plan.batch])
-    return np.concatenate(parts, axis=1).astype(np.int64)
 
 
 def _flat(rows: list[list[mpz]]) -> list[mpz]:

@@ -75,13 +75,25 @@ class NoisyWeights(ABC):
         """Go back to the noisy weights of a snapshot."""
         self.noisy = noisy.copy()
 
+    @property
+    @abstractmethod
+    def plan(self) -> MinibatchPlan | ElementwisePlan:
+        """Where the present batch lies."""
+
     @abstractmethod
     def weigh(self, by_column: bytes, batch: int) -> bytes:
         """A2.2: C1 = [[G]] W~ + rho."""
 
-    @abstractmethod
     def unmask(self, values: bytes) -> Matrix:
-        """A2.4: V - rho = G W + tau."""
+        """A2.4: V - rho = G W + tau, one row per sample."""
+        plan, rho = self.plan, self._forward_masks
+        V = residues_from_bytes(values, len(rho), self.key)
+        outputs = len(rho) // len(plan.forward_blocks)
+        parts = []
+        for i, rows in enumerate(plan.forward_blocks):
+            block = [V[at] - rho[at] for at in range(i * outputs, (i + 1) * outputs)]
+            parts.append(plan.forward.unpack_rows(block, rows.stop - rows.start, self.key.n).T)
+        return np.concatenate(parts).astype(np.int64)
 
     @abstractmethod
     def weight_gradient(self, by_sample: bytes | None, D_step: Matrix) -> bytes:
@@ -116,16 +128,6 @@ class DenseNoisyWeights(NoisyWeights):
         G = evaluator.load(by_column, (len(plan.forward_blocks), plan.columns))
         masked, self._forward_masks = evaluator.mask(evaluator.dot(G, self.noisy, self.values.noisy_weight))
         return masked.to_bytes()
-
-    def unmask(self, values: bytes) -> Matrix:
-        """See `NoisyWeights.unmask`."""
-        plan, k, rho = self.plan, self.plan.outputs, self._forward_masks
-        V = residues_from_bytes(values, len(rho), self.key)
-        parts = []
-        for i, rows in enumerate(plan.forward_blocks):
-            block = [V[i * k + o] - rho[i * k + o] for o in range(k)]
-            parts.append(plan.forward.unpack_rows(block, rows.stop - rows.start, self.key.n).T)
-        return np.concatenate(parts).astype(np.int64)
 
     def weight_gradient(self, by_sample: bytes | None, D_step: Matrix) -> bytes:
         """See `NoisyWeights.weight_gradient`."""
@@ -195,16 +197,6 @@ class ElementwiseNoisyWeights(NoisyWeights):
         product = evaluator.shifted_sums(G, weights, [0], self.values.share + 2).reshape(blocks, d)
         masked, self._forward_masks = evaluator.mask(product)
         return masked.to_bytes()
-
-    def unmask(self, values: bytes) -> Matrix:
-        """See `NoisyWeights.unmask`."""
-        plan, d, rho = self.plan, self.plan.columns, self._forward_masks
-        V = residues_from_bytes(values, len(rho), self.key)
-        parts = []
-        for i, rows in enumerate(plan.forward_blocks):
-            block = [V[i * d + j] - rho[i * d + j] for j in range(d)]
-            parts.append(plan.forward.unpack_rows(block, rows.stop - rows.start, self.key.n).T)
-        return np.concatenate(parts).astype(np.int64)
 
     def weight_gradient(self, by_sample: bytes | None, D_step: Matrix) -> bytes:
         """See `NoisyWeights.weight_gradient`: one packed sum over the batch per block of columns."""
