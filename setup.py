@@ -12,7 +12,7 @@ SOURCES = "src/fedsdg/crypto/backends/native"
 KERNEL = Extension(
     "fedsdg.crypto.backends._native",
     sources=[f"{SOURCES}/module.c", f"{SOURCES}/batch.c"],
-    depends=[f"{SOURCES}/batch.h", f"{SOURCES}/kernel.h"],
+    depends=[f"{SOURCES}/batch.h", f"{SOURCES}/kernel.h", f"{SOURCES}/lanes.h"],
     extra_compile_args=["-O3", "-std=gnu11", "-fvisibility=hidden"],
     define_macros=[("Py_LIMITED_API", "0x030B0000")],
     py_limited_api=True,
