@@ -6,7 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 
@@ -36,7 +36,13 @@ def run(job: Job | str | Path, out: str | Path | None = None, watch: Watch = lam
     loaded = job if isinstance(job, Job) else load_job(Path(job))
     if out is not None:
         RunFolder.refuse_unusable(Path(out))  # before any table is read
-    return run_tables(read_parties(loaded), loaded.settings, out=out, watch=watch)
+    data = read_parties(loaded)
+    if loaded.label_epsilon is not None:
+        check_tables(data, loaded.settings)  # the lasting key is made for a job that runs, never for a refused one
+        owner = loaded.server
+        key = load_label_key(owner.label_key or owner.table.with_name(f"{owner.table.name}.label-key"))
+        data = replace(data, label_key=key)
+    return run_tables(data, loaded.settings, out=out, watch=watch)
 
 
 def run_tables(
@@ -127,10 +133,7 @@ def read_parties(job: Job) -> PartyTables:
         client_ids, client_frame = read_frame(source.table, source.id, name)
         table = numeric_table(client_frame, source.columns, name)
         tables[name] = IdentifiedTable(client_ids, table).in_order_of(ids, name)
-    label_key = None
-    if job.label_epsilon is not None:
-        label_key = load_label_key(owner.label_key or owner.table.with_name(f"{owner.table.name}.label-key"))
-    return PartyTables(labels, tables, owner.name, ids, label_key)
+    return PartyTables(labels, tables, owner.name, ids)
 
 
 def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None = None) -> SelectionResult:

@@ -118,3 +118,11 @@ def test_parties_can_be_given_by_column_names_and_probabilities_add_up(data):
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, atol=1e-6)
     agreed = selector.classes_[probabilities.argmax(axis=1)] == selector.predict(frame)
     assert agreed.mean() > 0.99  # two predictions carry two dithers
+
+
+def test_predictions_of_some_rows_differ_from_those_of_all_by_no_more_than_the_dither(fitted, data):
+    X, _ = data
+    whole = fitted.predict_proba(X)
+    alone = np.concatenate([fitted.predict_proba(X[i : i + 1]) for i in range(20)])
+    np.testing.assert_allclose(alone, whole[:20], atol=1e-4)
+    np.testing.assert_allclose(fitted.predict_proba(X[::-1])[::-1], whole, atol=1e-4)
