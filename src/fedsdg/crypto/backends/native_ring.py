@@ -26,6 +26,7 @@ from fedsdg.crypto.backends.base import (
     subset_indices,
     subset_size,
 )
+from fedsdg.errors import ConfigError
 
 IMPORT_PROBLEM: str | None = None
 try:
@@ -65,7 +66,9 @@ def thread_count() -> int:
     if _threads is not None:
         return _threads
     wanted = os.environ.get("FEDSDG_THREADS", "")
-    if wanted.isdigit() and int(wanted) > 0:
+    if wanted:
+        if not (wanted.isascii() and wanted.isdigit() and int(wanted) > 0):
+            raise ConfigError(f"FEDSDG_THREADS={wanted!r}: a whole number of at least 1 is needed, or leave it unset.")
         return int(wanted)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
