@@ -31,12 +31,13 @@ check: $(READY) ## ruff, mypy, import-linter
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-bench: $(READY) ## measure, and write bench-results/*.json, docs/benchmarks.md and docs/benchmarks-job.md
+bench: $(READY) ## measure, and write bench-results/*.json and the pages docs/benchmarks*.md
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check sf-heu==0.5.2b0 || \
 		echo "sf-heu does not install here: the comparison with it is left out"
 	@mkdir -p bench-results
 	@$(BIN)/fedsdg bench crypto --json bench-results/crypto.json --markdown docs/benchmarks.md
 	@$(BIN)/fedsdg bench job --json bench-results/job.json --markdown docs/benchmarks-job.md
+	@$(BIN)/fedsdg bench scale --json bench-results/scale.json --markdown docs/benchmarks-scale.md
 
 build: $(READY) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

@@ -4,45 +4,54 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsdg.data.alignment import Alignment, align_in_the_clear
 from fedsdg.data.arrays import IntArray
-from fedsdg.data.table_files import IdentifiedTable, label_values, numeric_table, read_frame
-from fedsdg.errors import ConfigError, DataError
-from fedsdg.job import Job, RunSettings, check_client_names, load_job
-from fedsdg.learning.local_client import LocalClient
+from fedsdg.data.sources import read_labels, read_party
+from fedsdg.errors import ConfigError, DataError, RunStopped
+from fedsdg.job import SERVER, Job, RunSettings, check_client_names, load_job
+from fedsdg.learning.client_files import client_selection
 from fedsdg.learning.objective import Objective, split_rows
-from fedsdg.learning.stochastic_gate import open_probabilities
-from fedsdg.results import LEAKAGE, ClientSelection, SelectionResult
+from fedsdg.learning.randomness import fresh_private_seed
+from fedsdg.party_source import PartySource
+from fedsdg.results import SelectionResult
 from fedsdg.run_folder import RunFolder
 from fedsdg.server.label_privacy import load_label_key
+from fedsdg.server.model_files import leakage_of
+from fedsdg.server.summary import deciding_versions, metrics_of
 from fedsdg.simulation import PartyTables, Simulation, Update, simulate
 
 Watch = Callable[[Update], None]
+#: Frames of parties by name: polars, pandas or pyarrow, in place of the tables that a job names.
+Frames = Mapping[str, Any]
 
 
-def run(job: Job | str | Path, out: str | Path | None = None, watch: Watch = lambda update: None) -> SelectionResult:
+def run(
+    job: Job | str | Path,
+    out: str | Path | None = None,
+    watch: Watch = lambda update: None,
+    *,
+    frames: Frames | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> SelectionResult:
     """Run a job (a file or an object) in this process; with `out`, write the run folder there.
 
-    The default profile is `masked`: everything between the parties is encrypted, with real keys.
+    The default profile is `masked`: everything between the parties is encrypted, with real keys. `frames` brings tables
+    that are in memory already. With `out`, a run that is interrupted (or stopped by `stop`) goes on with `resume`.
     """
+    job_file = None if isinstance(job, Job) else Path(job)
     loaded = job if isinstance(job, Job) else load_job(Path(job))
     if out is not None:
         RunFolder.refuse_unusable(Path(out))  # before any table is read
-    data = read_parties(loaded)
-    if loaded.label_epsilon is not None:
-        check_tables(data, loaded.settings)  # the lasting key is made for a job that runs, never for a refused one
-        owner = loaded.server
-        key = load_label_key(owner.label_key or owner.table.with_name(f"{owner.table.name}.label-key"))
-        data = replace(data, label_key=key)
-    return run_tables(data, loaded.settings, out=out, watch=watch)
+    data = _with_label_key(read_parties(loaded, frames), loaded)
+    return run_tables(data, loaded.settings, out=out, watch=watch, stop=stop, job_file=job_file)
 
 
 def run_tables(
@@ -53,21 +62,96 @@ def run_tables(
     watch: Watch = lambda update: None,
     truth: Mapping[str, frozenset[str]] | None = None,
     private_seeds: Mapping[str, bytes] | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    job_file: Path | None = None,
 ) -> SelectionResult:
     """Run a job on tables in memory; `truth` (columns that matter, per client) adds precision and recall."""
     check_tables(data, settings)
-    folder = RunFolder.create(Path(out)) if out is not None else None
+    seeds = {name: (private_seeds or {}).get(name) or fresh_private_seed() for name in (SERVER, *data.tables)}
+    if out is None:
+        return describe(simulate(data, settings, private_seeds=seeds, watch=watch, stop=stop), truth)
+    folder = RunFolder.create(Path(out), seeds, settings, job_file, data.sources)
+    return _run_in(folder, data, settings, watch, stop, truth, resume=False)
+
+
+def resume(
+    run: str | Path,
+    watch: Watch = lambda update: None,
+    *,
+    job: Job | str | Path | None = None,
+    frames: Frames | None = None,
+    data: PartyTables | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> SelectionResult:
+    """Go on with an interrupted run, from the newest checkpoint of all parties, to the result it would have had.
+
+    The tables are read again from the job that the run was started with; a run that was started with tables in memory
+    needs them again (`job` and `frames`, or `data`).
+    """
+    folder = RunFolder.reopen(Path(run))
     try:
-        observe = folder.watch(watch) if folder is not None else watch
-        simulation = simulate(data, settings, private_seeds=private_seeds, watch=observe)
-        result = describe(simulation, truth)
-        if folder is not None:
-            folder.finish(simulation, result)
+        settings = folder.settings
+        if data is None:
+            source = job or folder.job_file
+            if source is None:
+                raise ConfigError(
+                    f"{run} was started from Python with tables in memory: pass them again, as in fedsdg.resume(run, "
+                    "data=...)."
+                )
+            loaded = source if isinstance(source, Job) else load_job(Path(source))
+            if loaded.settings != settings:
+                raise ConfigError(f"{run} was started with other settings than those of the job now; undo the changes.")
+            data = _with_label_key(read_parties(loaded, frames), loaded)
+        if set(folder.seeds) != {SERVER, *data.tables}:
+            raise ConfigError(f"{run} was started with other parties than those of the job now.")
     except BaseException:
-        if folder is not None:
-            folder.discard()
+        folder.close()
+        raise
+    return _run_in(folder, data, settings, watch, stop, None, resume=True)
+
+
+def _run_in(
+    folder: RunFolder,
+    data: PartyTables,
+    settings: RunSettings,
+    watch: Watch,
+    stop: Callable[[], bool],
+    truth: Mapping[str, frozenset[str]] | None,
+    *,
+    resume: bool,
+) -> SelectionResult:
+    try:
+        simulation = simulate(
+            data,
+            settings,
+            private_seeds=folder.seeds,
+            watch=folder.watch(watch),
+            storage=folder.storage,
+            resume=resume,
+            stop=stop,
+        )
+        result = describe(simulation, truth)
+        folder.finish(simulation, result)
+    except RunStopped as stopped:
+        folder.leave()
+        raise RunStopped(f"{stopped} It goes on with: fedsdg resume {folder.final}") from None
+    except BaseException:
+        folder.close() if resume else folder.leave()
         raise
     return result
+
+
+def _with_label_key(data: PartyTables, job: Job) -> PartyTables:
+    """Add the lasting key of the label draws, where labels are protected."""
+    if job.label_epsilon is None:
+        return data
+    check_tables(data, job.settings)  # the lasting key is made for a job that runs, never for a refused one
+    owner = job.server
+    path = owner.label_key
+    if path is None:
+        assert owner.table is not None  # the job says so
+        path = owner.table.with_name(f"{owner.table.name}.label-key")
+    return replace(data, label_key=load_label_key(path))
 
 
 @dataclass(frozen=True)
@@ -120,20 +204,59 @@ def _rows_left(labels: NDArray[np.generic], task: str, fraction: float, setting:
         ) from None
 
 
-def read_parties(job: Job) -> PartyTables:
-    """Read every party's table and bring the rows into the label owner's order."""
+def read_parties(job: Job, frames: Frames | None = None) -> PartyTables:
+    """Read every party's rows. They are aligned by ids later, unless the job says that they are."""
+    frames = frames or {}
+    unknown = sorted(set(frames) - {job.server.name, *job.clients})
+    if unknown:
+        raise ConfigError(f"frames: {unknown[0]!r} is no party of this job")
     owner = job.server
-    ids, frame = read_frame(owner.table, owner.id, owner.name)
-    labels = label_values(frame, owner.target, owner.name)
-    tables = {}
-    if owner.columns != "none":
-        own = frame.drop(owner.target)
-        tables[owner.name] = numeric_table(own, owner.columns, owner.name)
-    for name, source in job.clients.items():
-        client_ids, client_frame = read_frame(source.table, source.id, name)
-        table = numeric_table(client_frame, source.columns, name)
-        tables[name] = IdentifiedTable(client_ids, table).in_order_of(ids, name)
-    return PartyTables(labels, tables, owner.name, ids)
+    labels, own = read_labels(owner, owner.name, frames.get(owner.name))
+    found = {} if own is None else {owner.name: own}
+    found |= {name: read_party(source, name, frames.get(name)) for name, source in job.clients.items()}
+    of_party: dict[str, PartySource] = {owner.name: owner, **job.clients}
+    return PartyTables(
+        labels.labels,
+        {name: identified.table for name, identified in found.items()},
+        owner.name,
+        labels.ids,
+        client_ids={name: identified.ids for name, identified in found.items()},
+        encodings={name: of_party[name].encoding for name in found},
+        sources={SERVER: {"name": owner.name, "id": owner.id}}
+        | {
+            name: {
+                "id": of_party[name].id,
+                "schema": {column: pin.model_dump(mode="json") for column, pin in identified.pins.items()},
+                "notes": list(identified.notes),
+            }
+            for name, identified in found.items()
+        },
+    )
+
+
+def align(job: Job, frames: Frames | None = None) -> tuple[PartyTables, Alignment]:
+    """Find the common rows of all parties in the clear, in this process: for estimates and for a look."""
+    data = read_parties(job, frames)
+    return align_tables(data)
+
+
+def align_tables(data: PartyTables) -> tuple[PartyTables, Alignment]:
+    """Return the common rows of all parties, aligned in the clear."""
+    assert data.ids is not None
+    assert data.client_ids is not None
+    alignment = align_in_the_clear(data.ids, data.client_ids, np.random.default_rng(0))
+    assert alignment.client_rows is not None
+    rows = alignment.server_rows
+    return (
+        replace(
+            data,
+            labels=data.labels[rows],
+            ids=tuple(data.ids[row] for row in rows),
+            tables={name: table.take(alignment.client_rows[name]) for name, table in data.tables.items()},
+            client_ids=None,
+        ),
+        alignment,
+    )
 
 
 def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None = None) -> SelectionResult:
@@ -141,26 +264,13 @@ def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None 
     result, settings = simulation.result, simulation.settings
     masked = settings.profile == "masked"
     traffic = simulation.traffic
-    metrics: dict[str, float | str | int] = {
-        "task": simulation.objective.task,
-        "metric": "r2" if simulation.objective.task == "regression" else "accuracy",
-        "validation": result.scores[result.kept].value,
-        "kept": result.kept,
-        "steps": sum(len(losses) for losses in result.losses.values()),
-        "n_selected": sum(result.n_selected.values()),
-        "n_columns": sum(client.table.n_columns for client in simulation.clients.values()),
-        "clipped_gradients": result.clipped_gradients,
-    }
-    if simulation.test_score is not None:
-        metrics["test"] = simulation.test_score.value
-        metrics["test_standard_error"] = simulation.test_score.standard_error
-        metrics["test_rows"] = len(simulation.test_rows)
+    metrics = metrics_of(simulation.outcome, sum(client.table.n_columns for client in simulation.clients.values()))
     settings_json = json.dumps(settings.model_dump(mode="json"), sort_keys=True)
     return SelectionResult(
         profile=settings.profile,
         key_bits=simulation.federation.key_bits if masked else None,
         backend=simulation.federation.backend if masked else "none",
-        clients={name: _client_selection(client) for name, client in simulation.clients.items()},
+        clients={name: client_selection(client) for name, client in simulation.clients.items()},
         metrics=metrics,
         bytes={
             "total": traffic.total,
@@ -169,28 +279,12 @@ def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None 
         },
         messages=dict(traffic.messages),
         seconds={phase: round(seconds, 3) for phase, seconds in simulation.seconds.items()},
-        versions=versions(),
+        versions=deciding_versions(),
         config_hash=hashlib.sha256(settings_json.encode()).hexdigest()[:16],
-        leakage=LEAKAGE[
-            settings.profile if settings.label_epsilon is None or not masked else "masked, labels protected"
-        ],
+        leakage=leakage_of(settings),
         path=tuple({"step": p.step, "open_features": p.n_open, "score": p.score.value} for p in result.path),
         truth=precision_and_recall(simulation, truth) if truth is not None else None,
         notes=tuple(simulation.notes),
-    )
-
-
-def _client_selection(client: LocalClient) -> ClientSelection:
-    names = client.table.columns
-    gates = client.final_gates if client.final_gates is not None else np.zeros(len(names))
-    sigma = client.gate_sigma
-    gini = client.gini_scores.scores if client.gini_scores is not None else None
-    return ClientSelection(
-        selected=client.selected_columns,
-        n_features=len(names),
-        gates=dict(zip(names, (float(g) for g in gates), strict=True)),
-        gate_probabilities=dict(zip(names, (float(p) for p in open_probabilities(gates, sigma)), strict=True)),
-        gini=dict(zip(names, (float(g) for g in gini), strict=True)) if gini is not None else {},
     )
 
 
@@ -204,11 +298,3 @@ def precision_and_recall(simulation: Simulation, truth: Mapping[str, frozenset[s
         "recall": hits / len(relevant) if relevant else 0.0,
         "relevant": len(relevant),
     }
-
-
-def versions() -> dict[str, str]:
-    """Versions that decide a result."""
-    found = {"python": platform.python_version()}
-    for package in ("fedsdg", "torch", "numpy", "gmpy2"):
-        found[package] = metadata.version(package)
-    return found

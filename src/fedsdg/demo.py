@@ -36,7 +36,7 @@ class Demonstration:
 
 def demonstrate(out: Path, watch: Callable[[Update], None], settings: RunSettings | None = None) -> Demonstration:
     """Run the secure job on generated tables and write its folder."""
-    settings = settings or RunSettings(profile="masked", key_bits=2048, training=TRAINING)
+    settings = settings or RunSettings(profile="masked", key_bits=2048, checkpoint_every=0, training=TRAINING)
     story = bank_loans(ROWS, n_noise=NOISE_COLUMNS)
     data = PartyTables(story.labels, story.tables, story.label_owner)
     # Seeds are drawn from a fixed phrase, so that everybody sees the same selection; keys and shares are fresh.

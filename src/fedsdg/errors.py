@@ -6,9 +6,12 @@
     ├── UserError                  what you gave us cannot be used; nothing was started
     │   ├── ConfigError            a setting is wrong, or two settings contradict each other
     │   └── DataError              a table, column or label cannot be used
+    ├── StateFileError             a checkpoint or model file cannot be written, read or trusted
+    ├── RunStopped                 a run was asked to stop, wrote a checkpoint and did so
     ├── CryptoError                the encrypted arithmetic refused
     │   ├── InvalidPublicKey       a public key that no honest party would send
     │   ├── InvalidCiphertext      bytes or numbers that are no ciphertext under this key
+    │   ├── InvalidPoint           a blinded id that no honest party would send
     │   ├── KeyMismatch            two things under different keys were combined
     │   ├── DoesNotFit             values, slots or weights are wider than the plaintext space allows
     │   ├── SlotOverflow           an unpacked slot left its range: the result would be wrong
@@ -40,6 +43,14 @@ class DataError(UserError):
     """A table, column or label cannot be used."""
 
 
+class StateFileError(FedSDGError):
+    """A checkpoint or model file cannot be written, read or trusted."""
+
+
+class RunStopped(FedSDGError):
+    """A run was asked to stop, and did so after a checkpoint."""
+
+
 class CryptoError(FedSDGError):
     """The encrypted arithmetic refused."""
 
@@ -50,6 +61,10 @@ class InvalidPublicKey(CryptoError):
 
 class InvalidCiphertext(CryptoError):
     """Bytes or numbers that are no ciphertext under this key."""
+
+
+class InvalidPoint(CryptoError):
+    """A blinded id that no honest party would send."""
 
 
 class KeyMismatch(CryptoError):

@@ -149,7 +149,7 @@ class _Job:
         tally = Tally()
         for name, table in self.data.tables.items():
             tally.add(
-                JoinRun(name, RUN_ID, text, self.settings.key_bits, self.settings.sigma, public),
+                JoinRun(name, RUN_ID, text, self.settings.key_bits, self.settings.sigma, public, b""),
                 Joined(table.n_rows, table.n_columns, public),
                 PrepareColumns(_rows(self.train_rows)),
                 Done(),

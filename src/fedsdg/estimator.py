@@ -7,6 +7,7 @@ integers, the same selection, without the cost of encryption. `profile="masked"`
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -25,6 +26,8 @@ from fedsdg.data.vertical_split import split_columns
 from fedsdg.errors import ConfigError
 from fedsdg.job import Profile, RunSettings
 from fedsdg.learning.bottom_model import BottomModelFactory
+from fedsdg.prediction import Model
+from fedsdg.run_folder import read_result, write_finished
 from fedsdg.simulation import SERVER, PartyTables, simulate
 
 Parties = int | Mapping[str, Sequence[int] | Sequence[str]]
@@ -76,9 +79,7 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     Notes
     -----
-    Two conventions do not hold to the last digit: every prediction carries the dither that hides the weights of an
-    encrypted run (about 1e-6), so probabilities depend that much on which rows are predicted together. And one row
-    cannot be fitted.
+    `save` writes a run folder, as `fedsdg run` does; `load` reads either. One row cannot be fitted.
     """
 
     def __init__(
@@ -135,8 +136,36 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
             PartyTables(labels, tables), settings, private_seeds=seeds, bottom_models=self.bottom_models
         )
         self.result_ = describe(self.simulation_)
+        self.model_ = self.simulation_.model()
         self._collect(matrix.shape[1])
         return self
+
+    def save(self, folder: str | Path) -> None:
+        """Write the fitted model as a run folder: one subfolder per party, nothing overwritten."""
+        check_is_fitted(self)
+        if not hasattr(self, "simulation_"):
+            raise ConfigError("This selector was loaded; its run folder exists already.")
+        write_finished(Path(folder), self.simulation_, self.result_)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> FedSDGSelector:
+        """Load a finished run: the columns of X are then those of all clients, client by client, in their own order."""
+        model, result = Model.load(folder), read_result(Path(folder))
+        names = [column for client in result.clients.values() for column in client.gates]
+        if len(set(names)) < len(names):  # two parties use one name
+            names = [f"{party}.{column}" for party, client in result.clients.items() for column in client.gates]
+        ends = np.cumsum([client.n_features for client in result.clients.values()])
+        starts = [0, *ends[:-1].tolist()]
+        parties = {
+            party: list(range(start, int(end))) for party, start, end in zip(result.clients, starts, ends, strict=True)
+        }
+        selector = cls(parties=parties, profile="masked" if model.server.masked else "plain")
+        selector.model_, selector.result_ = model, result
+        selector.parties_ = {party: np.array(columns, np.int64) for party, columns in parties.items()}
+        selector.n_features_in_ = len(names)
+        selector.feature_names_in_ = np.array(names, dtype=object)
+        selector._collect(len(names))
+        return selector
 
     def _collect(self, n_columns: int) -> None:
         self.scores_ = np.full(n_columns, -np.inf)
@@ -144,29 +173,30 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.gini_scores_ = np.full(n_columns, np.nan)
         self.support_ = np.zeros(n_columns, bool)
         for party, columns in self.parties_.items():
-            of_client, local = self.result_.clients[party], self.simulation_.clients[party]
+            of_client = self.result_.clients[party]
             self.scores_[columns] = list(of_client.gates.values())
             self.gate_probs_[columns] = list(of_client.gate_probabilities.values())
             if of_client.gini:
                 self.gini_scores_[columns] = list(of_client.gini.values())
-            self.support_[columns[local.selected_positions]] = True
-        if self.simulation_.objective.classes is not None:
-            self.classes_ = self.simulation_.objective.classes
+            chosen = set(of_client.selected)
+            self.support_[columns] = [column in chosen for column in of_client.gates]
+        if self.model_.objective.classes is not None:
+            self.classes_ = self.model_.objective.classes
 
     def predict(self, X: ArrayLike) -> NDArray[np.generic]:
         """Predict with the model that was trained along with the selection."""
         tables = self._tables(X)  # first, since it checks that the estimator is fitted
-        return self.simulation_.predict(tables)
+        return self.model_.predict(tables)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities."""
         tables = self._tables(X)
-        return np.asarray(self.simulation_.probabilities(tables), np.float64)
+        return np.asarray(self.model_.probabilities(tables), np.float64)
 
     def score(self, X: ArrayLike, y: ArrayLike) -> float:
         """Return accuracy, or R squared for a regression."""
         predicted = self.predict(X)
-        regression = self.simulation_.objective.task == "regression"
+        regression = self.model_.objective.task == "regression"
         return float(r2_score(y, predicted) if regression else accuracy_score(y, predicted))
 
     def _get_support_mask(self) -> NDArray[np.bool_]:
@@ -177,7 +207,7 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         matrix = validate_data(self, X, dtype=np.float64, reset=False)
         return {
-            party: FeatureTable(self.simulation_.clients[party].table.columns, matrix[:, columns])
+            party: FeatureTable(tuple(self.result_.clients[party].gates), matrix[:, columns])
             for party, columns in self.parties_.items()
         }
 

@@ -2,10 +2,13 @@
 
 ::
 
-    [job]       profile, key_bits, sigma, label_epsilon, test_fraction, seed
-    [server]    name, table, id, target, columns      the label owner; `columns` lets it take part as a client, too
+    [job]           profile, key_bits, sigma, label_epsilon, test_fraction, ids, checkpoint_every, seed
+    [server]        name, table, id, target, columns: the label owner; `columns` lets it take part as a client, too
     [clients.NAME]  table, id, columns
-    [training]  anything of fedsdg.config.TrainingConfig
+    [training]      anything of fedsdg.config.TrainingConfig
+
+Instead of a table, a party may name a database and a query; [server.schema], [clients.NAME.schema] and .encoding say
+what its columns mean (see fedsdg.party_source). Paths, also that of an SQLite file, start at the job file's folder.
 
 A job file is checked key by key before anything is built from it: a key that does not exist, a missing one and a value
 of the wrong type are each refused by their full name, such as `training.gated_phase.steps`.
@@ -22,11 +25,22 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
-from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, Field, SecretStr, TypeAdapter, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from fedsdg.config import COMPACT_PHASE, Settings, TrainingConfig, paper_config, wide_config
 from fedsdg.errors import ConfigError
+from fedsdg.party_source import (
+    SERVER,
+    ClientSource,
+    ColumnPin,
+    LabelSource,
+    PartySource,
+    check_client_names,
+    check_party_name,
+)
+
+__all__ = ["SERVER", "ClientSource", "Job", "LabelSource", "Profile", "RunSettings", "check_client_names", "load_job"]
 
 Profile = Literal["masked", "plain"]
 KEY_BITS = (2048, 3072)
@@ -36,32 +50,6 @@ PRESETS: dict[str, Callable[[], TrainingConfig]] = {
     "wide": wide_config,
 }
 SECTIONS = ("job", "server", "clients", "training")
-#: The label owner's folder and role; no client may be called that.
-SERVER = "server"
-LONGEST_NAME = 64
-
-
-def check_party_name(name: str, where: str) -> None:
-    """Refuse a name that is no plain word: it becomes a folder of the run."""
-    if not re.fullmatch(r"\w[\w-]*", name) or len(name) > LONGEST_NAME:
-        raise ConfigError(
-            f"{where}: {name!r} cannot be a party's name: use letters, digits, - and _, at most {LONGEST_NAME}, and "
-            "no - in front"
-        )
-
-
-def check_client_names(names: Iterable[str], where: str = "clients") -> None:
-    """Refuse names that cannot be clients, and names that a file system may take for one another."""
-    seen: dict[str, str] = {}
-    for name in names:
-        check_party_name(name, where)
-        if name.casefold() == SERVER:
-            raise ConfigError(f"{where}: a client cannot be called {SERVER!r}; that is the label owner's role")
-        if name.casefold() in seen:
-            raise ConfigError(
-                f"{where}: {seen[name.casefold()]!r} and {name!r} differ in case only; rename one of them"
-            )
-        seen[name.casefold()] = name
 
 
 class RunSettings(Settings):
@@ -77,6 +65,11 @@ class RunSettings(Settings):
     """Randomised response on the labels: bounds what clients can infer about any label. Off by default."""
     test_fraction: float = Field(default=0.2, ge=0, lt=0.9)
     """Rows that nobody learns from, for the final score."""
+    ids: Literal["private", "aligned"] = "private"
+    """`private`: the parties find their common ids without showing the others. `aligned`: row k is the same person
+    everywhere already, and no ids are compared."""
+    checkpoint_every: int = Field(default=25, ge=0)
+    """Steps between two checkpoints; 0: none."""
     training: TrainingConfig = TrainingConfig()
 
     @model_validator(mode="after")
@@ -85,43 +78,13 @@ class RunSettings(Settings):
             raise ConfigError(f"key_bits: {' or '.join(str(b) for b in KEY_BITS)}, not {self.key_bits}")
         return self
 
-
-class LabelSource(Settings):
-    """The label owner's table."""
-
-    name: str = SERVER
-    table: Path
-    id: str
-    target: str
-    columns: Literal["none", "all"] | tuple[str, ...] = "none"
-    """Columns of its own that the label owner brings along."""
-    label_key: Path | None = None
-    """Where the lasting key of `label_epsilon` lies; made if missing. Default: beside the table."""
-
-    @model_validator(mode="after")
-    def _columns_have_one_role(self) -> Self:
-        if self.id == self.target:
-            raise ConfigError(f"id and target are both {self.id!r}; the labels need a column of their own")
-        for role, name in (("id", self.id), ("target", self.target)):
-            if name in self.columns and self.columns not in ("none", "all"):
-                raise ConfigError(f"columns: {name!r} is the {role} column and cannot be a feature")
-        _check_columns(self.columns)
-        return self
-
-
-class ClientSource(Settings):
-    """A client's table."""
-
-    table: Path
-    id: str
-    columns: Literal["all"] | tuple[str, ...] = "all"
-
-    @model_validator(mode="after")
-    def _columns_have_one_role(self) -> Self:
-        if self.columns != "all" and self.id in self.columns:
-            raise ConfigError(f"columns: {self.id!r} is the id column and cannot be a feature")
-        _check_columns(self.columns)
-        return self
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Read settings back that were written with `model_dump_json`."""
+        content = json.loads(text)
+        if not isinstance(content, dict):
+            raise ConfigError("the settings are damaged: they are no JSON object")
+        return cls(**content)
 
 
 class Job(RunSettings):
@@ -144,6 +107,23 @@ class Job(RunSettings):
                 f'than {SERVER!r}, for example name = "bank"'
             )
         check_client_names([*self.clients, *([self.server.name] if brings_columns else [])])
+        return self
+
+    @model_validator(mode="after")
+    def _rows_can_be_matched(self) -> Self:
+        sources: dict[str, PartySource] = {"server": self.server}
+        sources |= {f"clients.{name}": source for name, source in self.clients.items()}
+        for section, source in sources.items():
+            if source.id is None and self.ids == "private":
+                raise ConfigError(
+                    f'{section}.id is missing; add it to the section [{section}], or set job.ids = "aligned" if row k '
+                    "is the same person at all parties already"
+                )
+        if self.label_epsilon is not None and self.server.table is None and self.server.label_key is None:
+            raise ConfigError(
+                "server.label_key is missing: job.label_epsilon needs a lasting key, and there is no table that it "
+                "could lie beside"
+            )
         return self
 
     @property
@@ -190,12 +170,12 @@ def _job(content: dict[str, Any], folder: Path) -> Job:
     training = _on_preset(general.pop("preset", "default"), training)
     return Job(
         **_values(RunSettings, general, "job", without=("training",), also=("seed", "preset")),
-        server=_checked(LabelSource, content["server"], "server", folder),
+        server=checked_section(LabelSource, content["server"], "server", folder),
         clients={
-            name: _checked(ClientSource, of, f"clients.{name}", folder)
+            name: checked_section(ClientSource, of, f"clients.{name}", folder)
             for name, of in content.get("clients", {}).items()
         },
-        training=_checked(TrainingConfig, training, "training", folder),
+        training=checked_section(TrainingConfig, training, "training", folder),
     )
 
 
@@ -215,7 +195,7 @@ def _on_preset(preset: Any, training: dict[str, Any]) -> dict[str, Any]:
 M = TypeVar("M", bound=Settings)
 
 
-def _checked(model: type[M], content: Any, where: str, folder: Path) -> M:
+def checked_section(model: type[M], content: Any, where: str, folder: Path) -> M:
     """Build one section; every complaint names its key."""
     values = _values(model, content, where, folder)
     try:
@@ -236,7 +216,7 @@ def _values(
     """Check one section key by key and return what its model is built from."""
     if not isinstance(content, dict):
         raise ConfigError(f"{where}: {_section_wanted(where)}")
-    fields = {name: field for name, field in model.model_fields.items() if name not in without}
+    fields = {field.alias or name: field for name, field in model.model_fields.items() if name not in without}
     known = (*fields, *also)
     for name in content:
         if name not in fields:
@@ -251,11 +231,13 @@ def _value(field: FieldInfo, value: Any, where: str, folder: Path) -> Any:
     kind: Any = field.annotation
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         if where == "training.penalty" and not isinstance(value, dict):  # a bare strength
-            return _checked(cast(type[Settings], kind), {"strength": value}, where, folder)
+            return checked_section(cast(type[Settings], kind), {"strength": value}, where, folder)
         if isinstance(value, dict) and where == "training.compact_phase":  # what is not said keeps its default
             _values(cast(type[Settings], kind), value, where, folder)
             value = {**COMPACT_PHASE.model_dump(mode="json"), **value}
-        return _checked(cast(type[Settings], kind), value, where, folder)
+        return checked_section(cast(type[Settings], kind), value, where, folder)
+    if field.alias == "schema":
+        return _pins(value, where)
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: {value} is no usable number")
     checker: TypeAdapter[Any] = TypeAdapter(Annotated[kind, *field.metadata] if field.metadata else kind)
@@ -267,18 +249,29 @@ def _value(field: FieldInfo, value: Any, where: str, folder: Path) -> Any:
         found = checker.validate_json(plain, strict=True)
     except ValidationError as problem:
         reasons = {item["msg"].replace("Input should", "it should") for item in problem.errors(include_url=False)}
-        raise ConfigError(f"{where}: {_short(value)} cannot be used: {' or '.join(sorted(reasons))}") from None
+        shown = "what stands there" if where.endswith(".database") else _short(value)  # it may hold a password
+        raise ConfigError(f"{where}: {shown} cannot be used: {' or '.join(sorted(reasons))}") from None
+    if isinstance(found, SecretStr):
+        return SecretStr(_from_folder(found.get_secret_value(), folder))
     return folder / found if isinstance(found, Path) else found
 
 
-def _check_columns(columns: str | tuple[str, ...]) -> None:
-    if isinstance(columns, str):
-        return
-    if not columns:
-        raise ConfigError('columns: the list is empty; name at least one column, or say "all"')
-    repeated = sorted({name for name in columns if columns.count(name) > 1})
-    if repeated:
-        raise ConfigError(f"columns: {repeated[0]!r} is listed twice")
+def _pins(content: Any, where: str) -> dict[str, ColumnPin]:
+    """Check a schema column by column; a bare kind is enough."""
+    if not isinstance(content, dict):
+        raise ConfigError(f"{where}: {_section_wanted(where)}")
+    return {
+        column: checked_section(ColumnPin, {"kind": pin} if isinstance(pin, str) else pin, f"{where}.{column}", Path())
+        for column, pin in content.items()
+    }
+
+
+def _from_folder(url: str, folder: Path) -> str:
+    """Let the relative path of an SQLite file start at the job file's folder."""
+    found = re.fullmatch(r"((?:adbc\+)?sqlite(?:\+\w+)?:///)([^/:$].*)", url, re.DOTALL)
+    if found is None or found[2].startswith("file:"):
+        return url
+    return f"{found[1]}{folder.absolute() / found[2]}"
 
 
 def _reason(problem: ConfigError, model: type[Settings]) -> str:

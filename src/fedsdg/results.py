@@ -21,6 +21,8 @@ class ClientSelection:
     """How often a gate is open while training."""
     gini: Mapping[str, float]
     """Gini score of every column (empty if gates started alike)."""
+    notes: Mapping[str, str] = field(default_factory=dict)
+    """Columns that could not be used, and why."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,18 @@ class SelectionResult:
         if self.truth is None:
             del record["truth"]
         return to_json(record, indent=2) + "\n"
+
+
+    @classmethod
+    def from_json(cls, text: str) -> SelectionResult:
+        """Read what `to_json` wrote."""
+        record = json.loads(text)
+        clients = {
+            name: ClientSelection(**{**client, "selected": tuple(client["selected"])})
+            for name, client in record.pop("clients").items()
+        }
+        path, notes = tuple(record.pop("path")), tuple(record.pop("notes"))
+        return cls(clients=clients, path=path, notes=notes, **record)
 
 
 def to_json(content: Any, indent: int | None = None) -> str:

@@ -9,15 +9,18 @@ from fedsdg.demo import write_tables
 from fedsdg.errors import ConfigError
 
 JOB = """\
-# A fedsdg job. `fedsdg estimate job.toml` says what it costs, `fedsdg run job.toml --out runs/first` runs it.
-# Paths are relative to this file. Tables are CSV, TSV or Parquet with one id column; all parties hold the same ids,
-# in any order. Every other column is a number: no text, no dates, no empty cells.
+# A fedsdg job. `fedsdg inspect job.toml` shows what the columns are taken for, `fedsdg estimate job.toml` what the job
+# costs, `fedsdg run job.toml --out runs/first` runs it.
+# Paths are relative to this file. Tables are CSV, TSV, Parquet, Arrow or Feather, with an id column and columns of
+# numbers, dates, categories or text; cells may be empty. Rows may be in any order.
 
 [job]
 profile = "masked"       # "masked": everything between the parties is encrypted. "plain": in the clear, for experiments
 key_bits = 2048          # 3072 between organisations
 # label_epsilon = 3.0    # randomised response on the labels: bounds what clients can infer about any label
 test_fraction = 0.2      # rows that nobody learns from, for the final score
+# ids = "aligned"        # row k is the same person everywhere; default: "private", common ids are found in secret
+# checkpoint_every = 25  # steps between two checkpoints; 0: none
 # preset = "paper"       # the settings that the paper prints; "wide": larger models, for runs in the clear
 seed = 0                 # joint public seed: orders the batches, nothing else
 
@@ -30,6 +33,17 @@ target = "defaulted"
 # columns = "all"        # let the label owner bring its other columns, too (or a list of names)
 
 {clients}
+# A party may bring the rows of a query instead of a table; ${{NAME}} is filled in from the environment:
+# database = "postgresql://reader:${{PASSWORD}}@host/name"
+# query = "SELECT * FROM customers"
+# What a column is, is inferred, or said in [server.schema] or [clients.NAME.schema]:
+# zip_code = "category"  # or "number", "ordinal", "text", "date", "ignore"
+# rating = {{ kind = "ordinal", levels = ["bad", "fair", "good"] }}
+# How columns become inputs, in [clients.NAME.encoding] (these are the defaults):
+# levels = 20            # most inputs of a category
+# rare_below = 10        # levels and words that fewer training rows hold are grouped, or not counted
+# words = 64             # counted words of a text
+
 [training]               # everything here is optional; these are the defaults
 # task = "auto"          # or "binary", "multiclass", "regression"
 # model = "mlp"          # or "linear": logistic or linear regression

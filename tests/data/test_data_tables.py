@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -62,6 +64,39 @@ def test_more_parties_than_columns_are_refused():
 def test_a_table_that_cannot_be_learned_from_says_why(values, reason):
     with pytest.raises(DataError, match=reason):
         FeatureTable.of(values)
+
+
+def test_a_missing_number_is_no_obstacle():
+    assert FeatureTable.of([[1.0, np.nan], [1.0, 1.0]]).kinds == ("number", "number")
+
+
+def mixed():
+    values = np.array([[1.0, 0.0, 1.0], [2.0, 1.0, np.nan]])
+    return FeatureTable(("x", "c", "t"), values, ("number", "category", "text"), {"c": ("a", "b"), "t": ("u", "v w")})
+
+
+def test_rows_and_columns_keep_their_kinds_and_levels():
+    assert mixed().take([1]).kinds == mixed().kinds
+    assert mixed().take([1]).levels == mixed().levels
+    parts = split_table(mixed(), {"left": [2, 0], "right": [1]})
+    assert parts["left"].kinds == ("text", "number")
+    assert dict(parts["left"].levels) == {"t": ("u", "v w")}
+    assert dict(parts["right"].levels) == {"c": ("a", "b")}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"kinds": ("number", "category")}, "3 columns and 2 kinds"),
+        ({"levels": {"c": ("a", "b")}}, "column 't' is of kind text and has no levels"),
+        ({"levels": {"c": ("a",), "t": ("u", "v w")}}, "column 'c': a cell is no code of its 1 levels"),
+        ({"values": np.array([[1.0, 0.5, 0.0]])}, "column 'c': a cell is no code"),
+        ({"values": np.array([[1.0, 0.0, -1.0]])}, "column 't': a cell is no code"),
+    ],
+)
+def test_codes_must_fit_the_levels(change, reason):
+    with pytest.raises(DataError, match=reason):
+        dataclasses.replace(mixed(), **change)
 
 
 def test_names_must_fit_the_columns():

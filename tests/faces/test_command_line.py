@@ -300,7 +300,7 @@ every = 100000
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_that_is_told_to_stop_leaves_nothing_behind(number, job_folder):
+def test_a_run_that_is_told_to_stop_says_how_to_go_on(number, job_folder):
     job_folder.training = LONG
     job_folder.write()
     command = [sys.executable, "-c", "from fedsdg.cli import main; main()"]
@@ -311,9 +311,11 @@ def test_a_run_that_is_told_to_stop_leaves_nothing_behind(number, job_folder):
         assert (job_folder.path / "runs" / "one.partial" / "metrics.jsonl").is_file()
         process.send_signal(number)
         _, errors = process.communicate(timeout=60)
-    assert process.returncode not in (0, 2)
+    assert process.returncode == 130
     assert "Traceback" not in errors
-    assert not (job_folder.path / "runs").exists()
+    assert f"fedsdg resume {job_folder.path / 'runs' / 'one'}" in errors
+    assert list((job_folder.path / "runs" / "one.partial" / "server" / "checkpoints").iterdir())
+    assert not (job_folder.path / "runs" / "one").exists()
 
 
 def test_a_terminal_gets_a_live_display(job_folder):

@@ -10,10 +10,13 @@ from fedsdg import Job, load_job
 from fedsdg.config import COMPACT_PHASE, TrainingConfig
 from fedsdg.errors import ConfigError
 from fedsdg.job import ClientSource, LabelSource, RunSettings
+from fedsdg.party_source import ColumnPin, EncodingSettings
 
 SERVER = '[server]\nname = "bank"\ntable = "s.csv"\nid = "i"\ntarget = "t"\n'
 CLIENT = '[clients.shop]\ntable = "c.csv"\nid = "i"\n'
 BASE = SERVER + CLIENT
+DATABASE = '[clients.shop]\nid = "i"\ndatabase = "sqlite:///data/c.db"\n'
+QUERY = 'query = "SELECT * FROM people"\n'
 
 
 def load(tmp_path: Path, text: str) -> Job:
@@ -34,7 +37,10 @@ WRONG = {
     "no client": (SERVER, r"no client takes part: add a section \[clients.NAME\], or server.columns"),
     "an unknown job key": ("[job]\nprofil = 'plain'\n" + BASE, r"job.profil: unknown setting.*did you mean 'profile'"),
     "a section hidden in job": ("[job]\ntraining = 3\n" + BASE, "job.training: unknown setting"),
-    "an unknown server key": (SERVER + "rows = 3\n" + CLIENT, "server.rows: unknown setting; there are name, table"),
+    "an unknown server key": (
+        SERVER + "rows = 3\n" + CLIENT,
+        "server.rows: unknown setting; there are table, database",
+    ),
     "an unknown client key": (BASE + "tabel = 'x'\n", r"clients.shop.tabel: unknown.*did you mean 'table'"),
     "an unknown training key": (BASE + "[training]\nstep = 3\n", "training.step: unknown setting"),
     "an unknown phase key": (
@@ -45,7 +51,65 @@ WRONG = {
         '[server]\ntable = "s.csv"\nid = "i"\n' + CLIENT,
         r"server.target is missing; add it to the section \[server\]",
     ),
-    "a missing table": (SERVER + '[clients.shop]\nid = "i"\n', "clients.shop.table is missing"),
+    "a missing id": (
+        SERVER + '[clients.shop]\ntable = "c.csv"\n',
+        'clients.shop.id is missing; .* job.ids = "aligned"',
+    ),
+    "a missing id of the label owner": (
+        BASE.replace('table = "s.csv"\nid = "i"', 'table = "s.csv"'),
+        r"server.id is missing; add it to the section \[server\]",
+    ),
+    "two sources": (
+        BASE + 'database = "sqlite:///c.db"\nquery = "SELECT 1"\n',
+        "clients.shop: table and database: the rows come from one of the two",
+    ),
+    "a query beside a table": (BASE + 'query = "SELECT 1"\n', "clients.shop: table and database"),
+    "a database without a query": (SERVER + DATABASE, "clients.shop: query is missing: say which rows"),
+    "a query without a database": (
+        SERVER + '[clients.shop]\nid = "i"\nquery = "SELECT 1"\n',
+        "clients.shop: database is missing",
+    ),
+    "a database that is no text": (
+        SERVER + '[clients.shop]\nid = "i"\nquery = "SELECT 1"\ndatabase = ["sqlite://u:swordfish@h"]\n',
+        "clients.shop.database: what stands there cannot be used",
+    ),
+    "protected labels without a place for their key": (
+        '[job]\nlabel_epsilon = 1.0\n[server]\nid = "i"\ntarget = "t"\n' + CLIENT,
+        "server.label_key is missing: job.label_epsilon needs a lasting key",
+    ),
+    "an unknown way to match rows": ('[job]\nids = "public"\n' + BASE, "job.ids: .*'private' or 'aligned'"),
+    "negative checkpoints": ("[job]\ncheckpoint_every = -1\n" + BASE, "job.checkpoint_every: -1 cannot be used"),
+    "a schema that is no section": (BASE + "schema = 3\n", r"clients.shop.schema: .*write \[clients.shop.schema\]"),
+    "an unknown kind": (BASE + '[clients.shop.schema]\nx = "colour"\n', "clients.shop.schema.x.kind: .*'category'"),
+    "a kind that is no text": (BASE + "[clients.shop.schema]\nx = 3\n", "clients.shop.schema.x: a section is wanted"),
+    "a pin without a kind": (BASE + "[clients.shop.schema]\nx = {}\n", "clients.shop.schema.x.kind is missing"),
+    "an unknown part of a pin": (
+        BASE + '[clients.shop.schema]\nx = { kind = "ordinal", level = ["a"] }\n',
+        "clients.shop.schema.x.level: unknown setting.*did you mean 'levels'",
+    ),
+    "levels of a category": (
+        BASE + '[clients.shop.schema]\nx = { kind = "category", levels = ["a", "b"] }\n',
+        'clients.shop.schema.x: levels: they belong to kind = "ordinal"',
+    ),
+    "one level": (
+        BASE + '[clients.shop.schema]\nx = { kind = "ordinal", levels = ["a"] }\n',
+        "clients.shop.schema.x: levels: list at least two",
+    ),
+    "a level twice": (
+        BASE + '[clients.shop.schema]\nx = { kind = "ordinal", levels = ["a", "a"] }\n',
+        "levels: list at least two, each once",
+    ),
+    "a format of a number": (
+        BASE + '[clients.shop.schema]\nx = { kind = "number", format = "%d" }\n',
+        'format: it belongs to kind = "date"',
+    ),
+    "a pinned id": (BASE + '[clients.shop.schema]\ni = "number"\n', "clients.shop: schema: 'i' is the id column"),
+    "a pinned target": (
+        SERVER + '[server.schema]\nt = "number"\n' + CLIENT,
+        "server: schema: 't' is the target column; its kind cannot be chosen",
+    ),
+    "an unknown encoding": (BASE + "[clients.shop.encoding]\nword = 3\n", "clients.shop.encoding.word: .*'words'"),
+    "too few levels": (BASE + "[clients.shop.encoding]\nlevels = 1\n", "clients.shop.encoding.levels: 1 cannot be"),
     "a number as text": (BASE + '[training.gated_phase]\nsteps = "10"\n', 'training.gated_phase.steps: "10" cannot'),
     "a fraction of a step": (BASE + "[training.gated_phase]\nsteps = 1.5\n", "steps: 1.5 cannot be used.*integer"),
     "negative steps": (BASE + "[training.gated_phase]\nsteps = -1\n", "steps: -1 cannot be used.*equal to 1"),
@@ -101,6 +165,7 @@ def test_a_wrong_job_file_is_refused_by_key(case, tmp_path):
     assert str(refusal.value).startswith(str(tmp_path / "job.toml"))
     assert "cannot be used: settings" not in str(refusal.value)
     assert "Value error" not in str(refusal.value)
+    assert "swordfish" not in str(refusal.value)
 
 
 def test_a_missing_job_file_and_a_folder_are_refused_with_advice(tmp_path):
@@ -124,6 +189,67 @@ def test_paths_start_at_the_folder_of_the_job_file(tmp_path):
 
 def test_absolute_paths_stay_as_they_are(tmp_path):
     assert load(tmp_path, BASE.replace("c.csv", "/data/c.csv")).clients["shop"].table == Path("/data/c.csv")
+
+
+def test_a_source_may_be_left_to_frames_that_are_passed_in_python(tmp_path):
+    job = load(tmp_path, SERVER + '[clients.shop]\nid = "i"\n')
+    assert job.clients["shop"].table is None
+
+
+def test_rows_that_are_aligned_already_need_no_ids(tmp_path):
+    text = '[job]\nids = "aligned"\n[server]\ntable = "s.csv"\ntarget = "t"\n[clients.shop]\ntable = "c.csv"\n'
+    job = load(tmp_path, text)
+    assert job.settings.ids == "aligned"
+    assert job.clients["shop"].id is None
+    assert load(tmp_path, BASE).settings.ids == "private"
+
+
+def test_checkpoints_can_be_rarer_or_left_out(tmp_path):
+    assert load(tmp_path, BASE).settings.checkpoint_every == 25
+    assert load(tmp_path, "[job]\ncheckpoint_every = 0\n" + BASE).settings.checkpoint_every == 0
+
+
+def test_settings_survive_being_written_and_read(tmp_path):
+    settings = load(tmp_path, '[job]\npreset = "paper"\nids = "aligned"\ntest_fraction = 0.3\n' + BASE).settings
+    assert RunSettings.from_json(settings.model_dump_json()) == settings
+    with pytest.raises(ConfigError, match="damaged"):
+        RunSettings.from_json("[]")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("sqlite:///data/c.db", "sqlite:///{folder}/data/c.db"),
+        ("sqlite+pysqlite:///c.db", "sqlite+pysqlite:///{folder}/c.db"),
+        ("adbc+sqlite:///c.db", "adbc+sqlite:///{folder}/c.db"),
+        ("sqlite:////data/c.db", "sqlite:////data/c.db"),
+        ("sqlite:///:memory:", "sqlite:///:memory:"),
+        ("sqlite:///${DATA}/c.db", "sqlite:///${DATA}/c.db"),
+        ("postgresql://u:${P}@h/c.db", "postgresql://u:${P}@h/c.db"),
+    ],
+)
+def test_the_relative_path_of_a_database_starts_at_the_folder_of_the_job_file(written, meant, tmp_path):
+    job = load(tmp_path, SERVER + DATABASE.replace("sqlite:///data/c.db", written) + QUERY)
+    assert job.clients["shop"].database.get_secret_value() == meant.replace("{folder}", str(tmp_path))
+
+
+def test_a_schema_says_what_columns_are(tmp_path):
+    text = '[clients.shop.schema]\nzip = "category"\n"a b.c" = { kind = "ordinal", levels = ["low", "high"] }\n'
+    pins = load(tmp_path, BASE + text).clients["shop"].pins
+    assert pins["zip"] == ColumnPin(kind="category")
+    assert pins["a b.c"].levels == ("low", "high")
+    assert ClientSource(id="i", schema={"zip": "category"}).pins == {"zip": ColumnPin(kind="category")}
+
+
+def test_an_encoding_says_how_columns_become_inputs(tmp_path):
+    job = load(tmp_path, BASE + "[clients.shop.encoding]\nlevels = 5\n[server.encoding]\nwords = 7\n")
+    assert job.clients["shop"].encoding == EncodingSettings(levels=5)
+    assert job.server.encoding.words == 7
+
+
+def test_no_password_is_in_the_representation_of_a_job(tmp_path):
+    job = load(tmp_path, SERVER + DATABASE.replace("sqlite:///data/c.db", "postgresql://u:swordfish@h/n") + QUERY)
+    assert "swordfish" not in repr(job) + str(job.model_dump()) + job.model_dump_json()
 
 
 def test_an_empty_job_section_means_the_defaults(tmp_path):

@@ -10,10 +10,11 @@ import pytest
 
 import fedsdg
 import fedsdg.api
+from fedsdg.config import PhaseSettings, TrainingConfig
 from fedsdg.data.feature_table import FeatureTable
-from fedsdg.data.table_files import label_values, numeric_table, read_frame
+from fedsdg.data.sources import read_party
 from fedsdg.errors import ConfigError, DataError, FedSDGError
-from fedsdg.job import RunSettings
+from fedsdg.job import ClientSource, RunSettings
 from fedsdg.simulation import PartyTables
 
 
@@ -74,43 +75,64 @@ WRONG = {
     "a header only": (write("left", "id,a0\n"), "left: left.csv has no rows"),
     "a missing file": (lambda f: f.missing.add("left"), "left: there is no file .*left.csv"),
     "a folder": (lambda f: (f.path / "left.csv").mkdir(), "left: .*left.csv is a folder, not a table"),
-    "an unknown kind of file": (lambda f: f.files.update(left="left.xlsx"), "neither .csv, .tsv nor .parquet"),
+    "an unknown kind of file": (
+        lambda f: f.files.update(left="left.xlsx"),
+        "neither .csv, .tsv, .parquet, .arrow nor .feather",
+    ),
     "bytes that are no text": (write("left", b"id,a0\nperson-000,\xfc\n"), "is not UTF-8 text"),
     "a header that is no text": (write("left", b"id,\xfc\nperson-000,1\n"), "is not UTF-8 text"),
     "a line with too many fields": (write("left", "id,a0\np,1,2\nq,1\n"), "a line has more fields than the header"),
     "an open quotation mark": (write("left", 'id,a0\np,"1\nq,2\n'), "cannot be read: a line is malformed"),
-    "semicolons": (write("left", "id;a0\np;1\nq;2\n"), "no id column 'id'.*separated by ';'; use commas"),
+    "semicolons": (
+        write("left", "id;a0\np;1\nq;2\n"),
+        "the fields of left.csv seem to be separated by ';'; use commas",
+    ),
     "an intact file of another kind": (parquet("left", b"id,a0\n"), "it is no intact Parquet file"),
     "a corrupt Parquet file": (parquet("left", b"PAR1" + b"x" * 99 + b"PAR1"), "it is no intact Parquet file"),
     "an empty Parquet file": (parquet("left", b""), "cannot be read"),
-    "no id column": (lambda f: f.frames.update(left=f.frames["left"].drop("id")), "left.csv has no id column 'id'"),
+    "a corrupt Arrow file": (
+        lambda f: (f.files.update(left="left.arrow"), write("left", b"ARROW1" + b"x" * 99)(f)),
+        "left.arrow cannot be read: it is no intact Arrow file",
+    ),
+    "an Arrow file that is none": (
+        lambda f: (f.files.update(left="left.feather"), write("left", b"id,a0\n1,2\n")(f)),
+        "left.feather cannot be read: it is no intact Arrow file",
+    ),
+    "no source": (
+        settings(extra_client='[clients.third]\nid = "id"'),
+        "third: there is no source of rows; name a table, or a database and a query, or pass a frame in Python",
+    ),
+    "no id column": (
+        lambda f: f.frames.update(left=f.frames["left"].drop("id")),
+        "left: there is no id column 'id'. There are: 'a0'",
+    ),
+    "an unknown column in the schema": (
+        settings(extra_client='[clients.right.schema]\nb7 = "number"'),
+        "right: the schema names a column 'b7' that is not there. There are: 'id', 'b0'",
+    ),
+    "text in a column that is pinned as a number": (
+        lambda f: (
+            column("right", "b1", ["red", "blue"] * 30)(f),
+            settings(extra_client='[clients.right.schema]\nb1 = "number"')(f),
+        ),
+        "right: column 'b1' is pinned as a number and has 60 other cells",
+    ),
     "no label column": (
         lambda f: f.frames.update(owner=f.frames["owner"].drop("label")),
-        "bank: there is no label column 'label'. There are: 'age'",
+        "bank: there is no label column 'label'. There are: 'id', 'age'",
     ),
-    "repeated ids": (column("left", "id", lambda f: replaced(f.ids, 1, f.ids[0])), "1 of 60 ids repeat another"),
+    "repeated ids": (
+        column("left", "id", lambda f: replaced(f.ids, 1, f.ids[0])),
+        r"1 of 60 ids repeat another \(row 2\)",
+    ),
     "repeated ids of the label owner": (
         column("owner", "id", lambda f: replaced(f.ids, 1, f.ids[0])),
         "bank: .*ids repeat",
     ),
     "empty ids": (column("left", "id", lambda f: replaced(f.ids, 1, None)), "column 'id' of left.csv has 1 empty cell"),
     "blank ids": (column("left", "id", lambda f: replaced(f.ids, 1, "  ")), "column 'id' of left.csv has 1 empty cell"),
-    "one other id": (
-        column("left", "id", lambda f: replaced(f.ids, 1, "somebody else")),
-        "of 60 ids there 1 are missing here, and 1 of 60 ids here are not known there",
-    ),
-    "fewer rows": (lambda f: f.frames.update(left=f.frames["left"].head(50)), "10 are missing here, and 0 of 50"),
-    "more rows": (lambda f: f.frames.update(owner=f.frames["owner"].head(50)), "left: .*0 are missing here, and 10"),
-    "an empty cell": (column("left", "a1", replaced(NUMBERS, 3, None)), "left: column 'a1' has 1 empty cell"),
-    "NaN": (column("left", "a1", replaced(NUMBERS, 3, float("nan"))), "left: column 'a1' has 1 NaN or infinite cell"),
-    "infinity": (column("left", "a1", replaced(NUMBERS, 3, float("inf"))), "column 'a1' has 1 NaN or infinite cell"),
+    "infinity": (column("left", "a1", replaced(NUMBERS, 3, float("inf"))), "column 'a1' has 1 infinite cell"),
     "a huge number": (column("left", "a1", replaced(NUMBERS, 3, 1e200)), r"column 'a1' has 1 huge \(beyond 1e\+100\)"),
-    "an empty column": (column("left", "a1", [None] * N), "column 'a1' is empty. Leave it out"),
-    "a text column": (column("left", "a1", ["red", "blue"] * 30), "column 'a1' holds text, not numbers. Encode it"),
-    "a date column": (
-        lambda f: (parquet("left")(f), set_column(f, "left", "a1", [datetime.date(2020, 1, 1)] * N)),
-        "column 'a1' holds dates or times, not numbers",
-    ),
     "a column of lists": (
         lambda f: (parquet("left")(f), set_column(f, "left", "a1", [[1.0, 2.0]] * N)),
         "column 'a1' holds values of type List",
@@ -121,7 +143,10 @@ WRONG = {
     ),
     "a name twice in the header": (write("left", "id,a0,a0\np,1,2\nq,3,4\n"), "several columns 'a0'"),
     "only ids": (lambda f: f.frames.update(left=f.frames["left"].select("id")), "no columns besides the id"),
-    "an unknown column": (settings(extra_client='columns = ["b7"]'), "right: there is no column 'b7'. There are: 'b0'"),
+    "an unknown column": (
+        settings(extra_client='columns = ["b7"]'),
+        "right: there is no column 'b7'. There are: 'id', 'b0'",
+    ),
     "empty labels": (column("owner", "label", replaced(ALTERNATING, 3, None)), "label column 'label' has 1 empty cell"),
     "NaN labels": (
         column("owner", "label", replaced(NUMBERS, 3, float("nan"))),
@@ -202,48 +227,33 @@ def test_rows_may_lie_in_another_order_and_ids_may_be_of_another_type(job_folder
     left, right = job_folder.frames["left"], job_folder.frames["right"]
     job_folder.frames["left"] = left[order]
     job_folder.frames["right"] = right[order[::-1]].with_columns(pl.col("id").cast(pl.Float64))
-    parties = fedsdg.api.read_parties(fedsdg.load_job(job_folder.write()))
-    np.testing.assert_allclose(parties.tables["left"].values, left.drop("id").to_numpy())
-    np.testing.assert_allclose(parties.tables["right"].values, right.drop("id").to_numpy())
+    parties, _ = fedsdg.api.align(fedsdg.load_job(job_folder.write()))
+    rows = [int(key) - 100 for key in parties.ids]
+    assert sorted(rows) == list(range(60))
+    np.testing.assert_allclose(parties.tables["left"].values, left.drop("id").to_numpy()[rows])
+    np.testing.assert_allclose(parties.tables["right"].values, right.drop("id").to_numpy()[rows])
     shuffled = fedsdg.run(job_folder.job)
     assert straight.clients["left"].gini == pytest.approx(shuffled.clients["left"].gini, abs=0.2)
 
 
-def test_leading_zeros_belong_to_an_id(job_folder):
-    job_folder.frames["left"] = job_folder.frames["left"].with_columns(pl.Series("id", [f"{i:02d}" for i in range(60)]))
-    job_folder.write()
-    ids, _ = read_frame(job_folder.path / "left.csv", "id", "left")
-    assert ids[:2] == ("00", "01")
+def test_raw_columns_of_all_kinds_are_used_and_count_as_one_feature_each(job_folder):
+    job_folder.files["left"] = "left.parquet"
+    set_column(job_folder, "left", "a1", replaced(NUMBERS, 3, None))
+    set_column(job_folder, "left", "colour", ["red", "blue", None, "red"] * 15)
+    set_column(job_folder, "left", "since", [datetime.date(2020, 1, 1) + datetime.timedelta(days=i) for i in range(N)])
+    set_column(job_folder, "left", "note", [f"the {w} fox number {i}" for i, w in enumerate(["quick", "slow"] * 30)])
+    set_column(job_folder, "left", "key", [f"k{i}" for i in range(N)])
+    set_column(job_folder, "left", "empty", pl.Series([None] * N, dtype=pl.Float64))
+    result = run(job_folder)
+    assert list(result.clients["left"].gates) == ["a0", "a1", "a2", "colour", "since", "note", "empty"]
+    assert "empty" not in result.clients["left"].selected
 
 
-def test_blank_lines_byte_order_marks_and_windows_line_ends_are_no_obstacle(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_bytes(b"\xef\xbb\xbfid,a\r\n1,2\r\n\r\n2,3\r\n\r\n")
-    ids, frame = read_frame(path, "id", "left")
-    assert ids == ("1", "2")
-    assert numeric_table(frame, "all", "left").values.tolist() == [[2.0], [3.0]]
-
-
-def test_truth_values_integers_and_decimals_are_numbers(tmp_path):
-    frame = pl.DataFrame({"t": [True, False], "i": [1, 2], "d": pl.Series([1, 2]).cast(pl.Decimal(10, 2))})
-    table = numeric_table(frame, "all", "left")
-    assert table.values.tolist() == [[1, 1, 1], [0, 2, 2]]
-
-
-@pytest.mark.parametrize(
-    ("column", "wanted"),
-    [
-        (pl.Series([True, False]), [1, 0]),
-        (pl.Series(["yes", "no"]), ["yes", "no"]),
-        (pl.Series(["yes", "no"], dtype=pl.Categorical), ["yes", "no"]),
-        (pl.Series([1, 0], dtype=pl.UInt8), [1, 0]),
-        (pl.Series([0.5, 1.5], dtype=pl.Float32), [0.5, 1.5]),
-    ],
-)
-def test_labels_are_numbers_or_class_names(column, wanted):
-    labels = label_values(pl.DataFrame({"label": column}), "label", "bank")
-    assert labels.tolist() == wanted
-    assert labels.dtype.kind in "iUf"
+def test_frames_take_the_place_of_tables(job_folder):
+    job_folder.missing = {"left"}
+    job = fedsdg.load_job(job_folder.write())
+    result = fedsdg.run(job, frames={"left": job_folder.frames["left"].to_arrow()})
+    assert result.clients["left"].n_features == 3
 
 
 def test_text_labels_are_classes(job_folder):
@@ -320,3 +330,29 @@ def test_tables_of_different_heights_are_refused():
     tables = {"left": FeatureTable.of(np.ones((5, 2))), "right": FeatureTable.of(np.ones((6, 2)))}
     with pytest.raises(DataError, match="client 'right' has 6 rows and there are 5 labels"):
         PartyTables(np.zeros(5), tables)
+
+
+def test_a_category_a_hole_and_a_text_that_matter_are_found_among_noise():
+    stream, n = np.random.default_rng(1), 900
+    city, hole, topic = stream.integers(0, 6, n), stream.random(n) < 0.3, stream.integers(0, 2, n)
+    score = np.array([0, 2, -2, 1, -1, 0])[city] + 2.0 * hole + 2.0 * topic + 0.3 * stream.normal(size=n)
+    talk = [("invoice payment due", "bank payment late"), ("football match goal", "team match score")]
+    filler = ("alpha beta gamma", "delta beta", "alpha delta gamma")
+    notes = [f"{talk[t][stream.integers(2)]} {filler[stream.integers(3)]}" for t in topic]
+
+    def noise(stem):
+        return {f"{stem}{j}": stream.normal(size=n) for j in range(5)}
+
+    left = pl.DataFrame({"city": [f"city {c}" for c in city], **noise("l"), "other": [f"k{i % 7}" for i in range(n)]})
+    right = pl.DataFrame(
+        {"note": notes, **noise("r"), "age": [None if h else float(i % 50) for i, h in enumerate(hole)]}
+    )
+    parts = {name: read_party(ClientSource(), name, frame).table for name, frame in (("left", left), ("right", right))}
+    labels = (score > np.median(score)).astype(int)
+    seeds = {name: name.encode().ljust(32, b".") for name in ("server", "left", "right")}
+    training = TrainingConfig(retrain=False, penalty=5.0, gated_phase=PhaseSettings(steps=250))
+    settings = RunSettings(profile="plain", training=training)
+    result = fedsdg.run_tables(PartyTables(labels, parts), settings, private_seeds=seeds)
+    assert set(result.clients["left"].selected) == {"city"}
+    assert set(result.clients["right"].selected) == {"note", "age"}
+    assert float(result.metrics["test"]) > 0.85

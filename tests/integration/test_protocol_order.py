@@ -1,7 +1,8 @@
 """Both roles refuse what the protocol does not allow, keep their state, and then go on as if nothing had happened.
 
 A client is brought into each state of `messages/order.py` by a real server that is stopped just before its next
-request. The server is shown replies that a real client sent and somebody changed.
+request. The server is shown replies that a real client sent and somebody changed. A request that arrives again right
+away, because its reply was lost, is answered with the same bytes and not carried out again.
 """
 
 from __future__ import annotations
@@ -33,12 +34,17 @@ from fedsdg.errors import (
     ProtocolError,
     SlotOverflow,
 )
+from fedsdg.job import RunSettings
+from fedsdg.learning.client_files import SavedPart
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.two_phase_training import train
 from fedsdg.messages import codec
+from fedsdg.messages.agreement import EndRun, ProposeJob
+from fedsdg.messages.alignment import TakeRows
 from fedsdg.messages.base import Message, Request
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, MaskedCounts, StartGatesAlike
 from fedsdg.messages.order import ORDER
+from fedsdg.messages.prediction import JoinPrediction
 from fedsdg.messages.refusal import Refusal
 from fedsdg.messages.secure_backward import ApplyGradient, ShareUpdate
 from fedsdg.messages.secure_forward import (
@@ -58,9 +64,12 @@ from fedsdg.messages.selection import (
     Selected,
     UsePhase,
 )
-from fedsdg.messages.session import Done, Joined, JoinRun, PrepareColumns
+from fedsdg.messages.session import Done, Joined, JoinRun, PrepareColumns, row_digest
+from fedsdg.messages.survival import ListCheckpoints, ResumeRun, SaveCheckpoint
 from fedsdg.runtime.in_process import InProcessChannel
 from fedsdg.server.federation import MaskedFederation
+from fedsdg.server.model_files import ServerPart
+from fedsdg.server.prediction import PredictionSession
 
 torch.set_num_threads(1)
 
@@ -87,10 +96,13 @@ def table_and_labels() -> tuple[FeatureTable, np.ndarray]:
     return FeatureTable.of(features), (features[:, 0] > 0).astype(int)
 
 
-def new_role() -> ClientRole:
-    return ClientRole(
-        ClientState(LocalClient(ME, table_and_labels()[0], SEED), minimum_key_bits=BITS, allow_test_keys=True)
-    )
+IDS = tuple(f"person {i}" for i in range(N_ROWS))
+
+
+def new_role(**more: Any) -> ClientRole:
+    """A client whose rows are in order already; with ids, they are aligned first."""
+    local = LocalClient(ME, table_and_labels()[0], SEED)
+    return ClientRole(ClientState(local, minimum_key_bits=BITS, allow_test_keys=True, **more))
 
 
 class StopHereError(Exception):
@@ -113,17 +125,42 @@ class StoppedChannel(InProcessChannel):
         return super().exchange(requests)
 
 
-def run_server(channel: InProcessChannel, config: TrainingConfig) -> MaskedFederation:
+def run_server(channel: InProcessChannel, config: TrainingConfig, seed: bytes = SEED) -> MaskedFederation:
     federation = MaskedFederation(channel, [ME], config, key_bits=BITS, sigma=64, n_rows=N_ROWS, allow_test_keys=True)
-    train(federation, table_and_labels()[1], config, SEED)
+    if channel.roles[ME].state.ids is not None:
+        federation.align(IDS, np.random.default_rng(1))
+    train(federation, table_and_labels()[1], config, seed)
+    federation.finish()
     return federation
 
 
-def stopped_before(stop: Callable[[Request[Any]], bool], config: TrainingConfig | None = None):
+@functools.cache
+def finished_model() -> tuple[ServerPart, SavedPart]:
+    """Both parts of a model that this client helped to train."""
+    role, config = new_role(), job()
+    federation = MaskedFederation(
+        InProcessChannel({ME: role}), [ME], config, key_bits=BITS, sigma=64, n_rows=N_ROWS, allow_test_keys=True
+    )
+    result = train(federation, table_and_labels()[1], config, SEED)
+    weights = {ME: federation.weights[ME].noisy}
+    server = ServerPart(federation.run_id, RunSettings(training=config), result.server, weights, {})
+    return server, SavedPart(federation.run_id, role.state.local.part(), role.state.share.share, 64, {})
+
+
+def score_rows(channel: InProcessChannel) -> None:
+    session = PredictionSession(
+        channel, finished_model()[0], ids=None, n_rows=None, key_bits=BITS, allow_test_keys=True
+    )
+    session.align(IDS, np.random.default_rng(1))
+    session.forward(N_ROWS)
+
+
+def stopped_before(stop: Callable[[Request[Any]], bool], config: TrainingConfig | None = None, to: str = "train"):
     """Return a client, and the request that it would have got next."""
-    role = new_role()
+    role = new_role(ids=None if to == "train" else IDS, saved=finished_model()[1] if to == "score" else None)
+    channel = StoppedChannel(role, stop)
     with pytest.raises(StopHereError) as stopped:
-        run_server(StoppedChannel(role, stop), config or job())
+        score_rows(channel) if to == "score" else run_server(channel, config or job())
     return role, stopped.value.request
 
 
@@ -142,38 +179,66 @@ def _remove(after: str) -> Callable[[Request[Any]], bool]:
     return stop
 
 
-STOPS: dict[str, Callable[[], Callable[[Request[Any]], bool]]] = {
-    "new": lambda: lambda r: isinstance(r, JoinRun),
-    "joined": lambda: lambda r: isinstance(r, PrepareColumns),
-    "prepared": lambda: lambda r: isinstance(r, CountLabels),
-    "counting": lambda: lambda r: isinstance(r, FinishScores),
-    "initialised": lambda: lambda r: isinstance(r, StartPhase),
-    "ready": lambda: lambda r: isinstance(r, EmbedBatch),
-    "embedded": lambda: _remove("training"),
-    "looking": lambda: _remove("validation"),
-    "waiting": lambda: lambda r: isinstance(r, ApplyGradient),
+def _is(kind: type[Request[Any]]) -> Callable[[], Callable[[Request[Any]], bool]]:
+    return lambda: lambda request: isinstance(request, kind)
+
+
+#: How to stop the server when the client is in a state, and what the client was started for.
+STOPS: dict[str, tuple[Callable[[], Callable[[Request[Any]], bool]], str]] = {
+    "new": (_is(JoinRun), "train"),
+    "joined": (_is(PrepareColumns), "train"),
+    "aligning": (_is(TakeRows), "align and train"),
+    "aligned": (_is(PrepareColumns), "align and train"),
+    "prepared": (_is(CountLabels), "train"),
+    "counting": (_is(FinishScores), "train"),
+    "initialised": (_is(StartPhase), "train"),
+    "ready": (_is(EmbedBatch), "train"),
+    "embedded": (lambda: _remove("training"), "train"),
+    "looking": (lambda: _remove("validation"), "train"),
+    "waiting": (_is(ApplyGradient), "train"),
+    "scoring": (_is(EmbedBatch), "score"),
+    "scoring-aligning": (_is(TakeRows), "score"),
+    "scored": (_is(RemoveShare), "score"),
 }
 
 
-@functools.cache
-def client_in(state: str) -> tuple[ClientRole, Request[Any]]:
-    """One client per state, shared: a refused request must leave no trace."""
-    role, following = stopped_before(STOPS[state]())
+def fresh_client_in(state: str) -> tuple[ClientRole, Request[Any]]:
+    stop, to = STOPS[state]
+    role, following = stopped_before(stop(), to=to)
     assert role.state.order == state
     return role, following
 
 
 @functools.cache
+def client_in(state: str) -> tuple[ClientRole, Request[Any]]:
+    """One client per state, shared: a refused request must leave no trace."""
+    return fresh_client_in(state)
+
+
+@functools.cache
 def samples() -> dict[type[Request[Any]], Request[Any]]:
-    """A request of every kind, from another run."""
+    """A request of every kind, from another run with other rows: none of them was ever sent in this one."""
     seen: dict[type[Request[Any]], Request[Any]] = {}
 
     def note(request: Request[Any]) -> bool:
         seen.setdefault(type(request), request)
         return False
 
-    run_server(StoppedChannel(new_role(), note), job())
-    return {StartGatesAlike: StartGatesAlike(), SelectColumns: SelectColumns(1), **seen}
+    run_server(StoppedChannel(new_role(ids=IDS), note), job(seed=9), bytes(32))
+    score_rows(StoppedChannel(new_role(ids=IDS, saved=finished_model()[1]), note))
+    joined = seen[JoinRun]
+    assert isinstance(joined, JoinRun)
+    resume = ResumeRun(ME, joined.run_id, 2, joined.settings, BITS, 64, joined.server_key)
+    others = (
+        StartGatesAlike(),
+        SelectColumns(1),
+        SaveCheckpoint(2),
+        ListCheckpoints(joined.run_id),
+        resume,
+        ProposeJob("{}", "1.0"),
+        EndRun("it is over"),
+    )
+    return {type(request): request for request in others} | seen
 
 
 def trace(role: ClientRole) -> str:
@@ -217,12 +282,12 @@ def refusal_of(role: ClientRole, request: Request[Any] | bytes) -> str:
 
 STATES = tuple(STOPS)
 KINDS = tuple(HANDLERS)
-FORBIDDEN = [(state, kind) for state in STATES for kind in KINDS if (state, kind) not in ORDER]
+FORBIDDEN = [(state, kind) for state in STATES for kind in KINDS if (state, kind) not in ORDER and kind is not EndRun]
 
 
 def test_the_order_table_speaks_of_all_states_and_requests():
     assert {state for state, _ in ORDER} == set(STATES)
-    assert {kind for _, kind in ORDER} == set(KINDS)
+    assert {kind for _, kind in ORDER} | {EndRun} == set(KINDS) == set(samples())
     assert set(ORDER.values()) | {"new", "embedded"} == set(STATES)
 
 
@@ -248,13 +313,71 @@ def test_bytes_that_are_no_request_are_refused_and_change_nothing(state):
 
 @pytest.mark.parametrize("state", STATES)
 def test_after_all_refusals_the_right_request_is_answered(state):
-    role, following = stopped_before(STOPS[state]())
+    role, following = fresh_client_in(state)
     for kind in KINDS:
-        if (state, kind) not in ORDER:
+        if (state, kind) in FORBIDDEN:
             refusal_of(role, samples()[kind])
     answer = codec.decode(role.answer(codec.encode(following)))
     assert type(answer) is following.reply
     assert role.state.order != state or state == "ready"
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_a_run_may_end_at_any_time_and_then_nothing_is_answered(state):
+    role, following = fresh_client_in(state)
+    assert codec.decode(role.answer(codec.encode(EndRun("it is over")))) == Done()
+    before = trace(role)
+    for request in (following, *(samples()[kind] for kind in KINDS if kind is not EndRun)):
+        assert refusal_of(role, request) == "ProtocolError"
+    assert trace(role) == before
+
+
+# --- A request that arrives again ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_the_same_request_right_away_gets_the_same_bytes_and_changes_nothing(state, monkeypatch):
+    role, following = fresh_client_in(state)
+    blob = codec.encode(following)
+    first = role.answer(blob)
+    before = trace(role)
+
+    def drawn(*arguments):
+        raise AssertionError("a share was drawn, or a request was carried out, for the second time")
+
+    monkeypatch.setattr("fedsdg.client.interactive_share.signed", drawn)
+    monkeypatch.setattr(ClientRole, "handle", drawn)
+    for _ in range(3):
+        assert role.answer(blob) == first
+        assert trace(role) == before
+
+
+def test_a_refusal_is_not_remembered():
+    """The right request may come after a wrong one, and the wrong one is looked at again each time."""
+    role, following = fresh_client_in("waiting")
+    wrong = dataclasses.replace(following, step=following.step + 1)
+    for _ in range(2):
+        assert refusal_of(role, wrong) == "ProtocolError"
+    assert isinstance(codec.decode(role.answer(codec.encode(following))), ShareUpdate)
+
+
+@pytest.mark.parametrize(("passes", "state"), [(1, "looking"), (2, "embedded")])
+def test_a_product_of_an_earlier_pass_that_arrives_late_is_refused(passes, state):
+    """It names no step, so nothing but itself says that it is old."""
+    late: list[Request[Any]] = []
+
+    def note(request: Request[Any]) -> bool:
+        if isinstance(request, RemoveShare):
+            late.append(request)
+        return len(late) > passes
+
+    role, following = stopped_before(note)
+    assert role.state.order == state
+    before = trace(role)
+    assert refusal_of(role, late[0]) == "ProtocolError"
+    assert "removed from this product before" in str(role.last_error)
+    assert trace(role) == before
+    assert isinstance(codec.decode(role.answer(codec.encode(following))), MaskedSum)
 
 
 # --- A request of the right kind with wrong contents ---------------------------------------------------------------
@@ -373,6 +496,60 @@ def test_a_wrong_invitation_is_refused_and_changes_nothing(change):
     assert trace(role) == before
 
 
+def test_rows_that_are_said_to_be_in_order_and_are_not_are_refused():
+    request = client_in("new")[1]
+    role = new_role(ids=IDS)
+    before = trace(role)
+    wrong = dataclasses.replace(request, row_check=row_digest(request.run_id, IDS[::-1]))
+    assert refusal_of(role, wrong) == "ProtocolError"
+    assert trace(role) == before
+    right = dataclasses.replace(request, row_check=row_digest(request.run_id, IDS))
+    assert isinstance(codec.decode(role.answer(codec.encode(right))), Joined)
+    assert role.state.ids is None  # nothing is left to align
+
+
+def test_a_client_without_a_folder_has_no_checkpoint_to_go_back_to_and_writes_none():
+    role, _ = client_in("new")
+    before = trace(role)
+    assert refusal_of(role, samples()[ResumeRun]) == "ProtocolError"
+    assert trace(role) == before
+    ready, _ = client_in("ready")
+    before = trace(ready)
+    assert refusal_of(ready, SaveCheckpoint(2)) == "ProtocolError"
+    assert trace(ready) == before
+
+
+@pytest.mark.parametrize("purpose", ["training", "validation", "test"])
+def test_a_client_that_joined_to_score_rows_does_not_train(purpose):
+    role, request = client_in("scoring")
+    before = trace(role)
+    assert refusal_of(role, dataclasses.replace(request, purpose=purpose)) == "ProtocolError"
+    assert trace(role) == before
+    trainer, embed = client_in("ready")
+    before = trace(trainer)
+    assert refusal_of(trainer, dataclasses.replace(embed, purpose="prediction")) == "ProtocolError"
+    assert trace(trainer) == before
+
+
+BAD_SCORINGS: dict[str, dict[str, Any]] = {
+    "another model": {"run_id": bytes(16)},
+    "another client": {"client": "elsewhere"},
+    "a smaller sigma": {"sigma": 40},
+    "a small key": {"key_bits": 256},
+    "no key": {"server_key": b""},
+    "rows in another order": {"row_check": bytes(32)},
+}
+
+
+@pytest.mark.parametrize("change", BAD_SCORINGS.values(), ids=BAD_SCORINGS)
+def test_a_wrong_invitation_to_score_is_refused_and_changes_nothing(change):
+    request = samples()[JoinPrediction]
+    role = new_role(ids=IDS, saved=dataclasses.replace(finished_model()[1]))
+    before = trace(role)
+    refusal_of(role, dataclasses.replace(request, **change))
+    assert trace(role) == before
+
+
 def test_a_client_outside_tests_refuses_small_keys_and_small_sigma():
     request = client_in("new")[1]
     state = ClientState(LocalClient(ME, table_and_labels()[0], SEED))
@@ -432,30 +609,35 @@ def test_a_batch_is_embedded_once_for_each_step_and_purpose(purpose):
     role, request = stopped_before(_embed(purpose))
     assert isinstance(request, EmbedBatch)
     assert isinstance(codec.decode(role.answer(codec.encode(request))), EncryptedEmbedding)
-    assert refusal_of(role, request) == "ProtocolError"  # the order forbids it now,
+    other_rows = dataclasses.replace(request, rows=request.rows[::-1].copy())
+    assert refusal_of(role, other_rows) == "ProtocolError"  # the order forbids it now,
     role.state.order = "ready"
     before = trace(role)
-    assert refusal_of(role, request) == "ProtocolError"  # and it stays forbidden when the order would allow it
+    assert refusal_of(role, other_rows) == "ProtocolError"  # and it stays forbidden when the order would allow it
     assert "answered before" in str(role.last_error)
-    other_rows = dataclasses.replace(request, rows=request.rows[::-1].copy())
-    assert refusal_of(role, other_rows) == "ProtocolError"
+    with pytest.raises(ProtocolError, match="answered before"):  # the same rows, when their answer is forgotten
+        role.handle(request)
     assert trace(role) == before
 
 
 def test_a_gradient_is_applied_once():
-    role, request = stopped_before(STOPS["waiting"]())
+    role, request = fresh_client_in("waiting")
     assert refusal_of(role, dataclasses.replace(request, step=request.step + 1)) == "ProtocolError"
     assert isinstance(codec.decode(role.answer(codec.encode(request))), ShareUpdate)
     before = trace(role)
-    assert refusal_of(role, request) == "ProtocolError"
+    with pytest.raises(ProtocolError):
+        role.handle(request)
     assert trace(role) == before
 
 
 def test_scores_are_finished_once():
-    role, request = stopped_before(STOPS["counting"]())
+    role, request = fresh_client_in("counting")
     assert isinstance(codec.decode(role.answer(codec.encode(request))), Done)
     before = trace(role)
-    assert refusal_of(role, request) == "ProtocolError"
+    other = dataclasses.replace(request, sums=request.sums[::-1])
+    assert refusal_of(role, other) == "ProtocolError"
+    with pytest.raises(ProtocolError):
+        role.handle(request)
     assert trace(role) == before
 
 
@@ -478,7 +660,7 @@ def test_a_negative_quota_is_refused_and_changes_nothing(quota):
 
 
 def test_an_error_inside_a_client_becomes_a_refusal_without_details(monkeypatch, caplog):
-    role, request = stopped_before(STOPS["ready"]())
+    role, request = fresh_client_in("ready")
     secret = "the value 3.14159 of patient 4711"
 
     def broken(self, rows, step, training):

@@ -201,7 +201,7 @@ def holds(value, hint) -> bool:
     return type(value) is hint
 
 
-@pytest.mark.parametrize("count", [0, 1, 3, 7])
+@pytest.mark.parametrize("count", [0, 1, 3, 8])
 def test_a_wrong_number_of_fields_is_malformed(count):
     with pytest.raises(MalformedMessage, match="fields instead of"):
         codec.decode(written("JoinRun", tuple(range(count))))

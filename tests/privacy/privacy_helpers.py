@@ -43,7 +43,12 @@ BITS, SIGMA = 512, 64
 ALPHA = 1e-7
 
 RESIDUE_FIELDS = {("FinishScores", "sums"), ("MaskedSum", "values"), ("ShareUpdate", "update")}
-OTHER_BYTES = {("Joined", "public_key"), ("JoinRun", "server_key"), ("JoinRun", "run_id")}
+OTHER_BYTES = {
+    ("Joined", "public_key"),
+    ("JoinRun", "server_key"),
+    ("JoinRun", "run_id"),
+    ("JoinRun", "row_check"),
+}
 
 
 # --- Statistics that can fail --------------------------------------------------------------------------------------

@@ -8,7 +8,8 @@ from contextlib import suppress
 from types import FrameType
 
 from fedsdg.cli.app import app
-from fedsdg.errors import FedSDGError, PeerError
+from fedsdg.cli.logs import log_nowhere
+from fedsdg.errors import FedSDGError, PeerError, RunStopped
 
 
 def main() -> None:
@@ -17,12 +18,17 @@ def main() -> None:
         signal.signal(signal.SIGTERM, _stop)
     try:
         app()
+    except RunStopped as stopped:
+        print(f"fedsdg: {one_line(stopped)}", file=sys.stderr)
+        raise SystemExit(130) from None
     except FedSDGError as problem:
         cause = problem.__cause__
         if isinstance(problem, PeerError) and cause is not None and not isinstance(cause, FedSDGError):
             raise  # a fault of ours at a client: show where
         print(f"fedsdg: {one_line(problem)}", file=sys.stderr)
         raise SystemExit(2) from None
+    finally:
+        log_nowhere()
 
 
 def one_line(problem: FedSDGError) -> str:

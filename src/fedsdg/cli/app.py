@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as json_module
 import shlex
 from pathlib import Path
 from typing import Annotated
@@ -12,18 +11,22 @@ from rich.console import Console
 from rich.markup import escape
 
 import fedsdg
-from fedsdg import api, diagnosis, starter
+from fedsdg import api, diagnosis, site_checks, starter
 from fedsdg import demo as demonstration
 from fedsdg.cli import progress as display
-from fedsdg.cli import report
+from fedsdg.cli import report, rows, running
 from fedsdg.cli.bench import bench
+from fedsdg.cli.deploy import deploy, site
+from fedsdg.cli.inspect import inspect
+from fedsdg.cli.running import Quiet
 from fedsdg.estimate import estimate as estimate_cost
 from fedsdg.job import RunSettings, load_job
-from fedsdg.results import to_json
 from fedsdg.run_folder import RunFolder
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=fedsdg.__doc__)
 app.add_typer(bench, name="bench")
+app.add_typer(deploy, name="deploy")
+app.add_typer(site, name="site")
 
 
 @app.callback(invoke_without_command=True)
@@ -34,9 +37,14 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 
 
 @app.command()
-def doctor() -> None:
+def doctor(
+    party: Annotated[Path | None, typer.Option(help="Check this party's file, its rows and its policy, too.")] = None,
+    kit: Annotated[Path | None, typer.Option(help="Check this site's certificate, clock and port, too.")] = None,
+) -> None:
     """Show what this installation runs on: back end and why, CPU, versions. Exit code 1 if something is broken."""
     findings = diagnosis.examine()
+    if party is not None or kit is not None:
+        findings += site_checks.examine_site(party, kit)
     console = Console()
     for finding in findings:
         mark = {"ok": "[green]ok[/]  ", "note": "[yellow]note[/]", "broken": "[red]FAIL[/]"}[finding.verdict]
@@ -44,10 +52,6 @@ def doctor() -> None:
         console.print(text, highlight=False, soft_wrap=True)
     if any(finding.verdict == "broken" for finding in findings):
         raise typer.Exit(1)
-
-
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
-JsonLines = Annotated[bool, typer.Option("--json-lines", help="One JSON line per step, then the result.")]
 
 
 @app.command()
@@ -59,27 +63,11 @@ def init(folder: Annotated[Path, typer.Argument(help="Where to write job.toml an
     print(f"next: fedsdg run {shlex.quote(str(written[0]))} --out {shlex.quote(str(folder / 'run'))}")
 
 
-@app.command()
-def run(
-    job: Annotated[Path, typer.Argument(help="The job file.")],
-    out: Annotated[Path, typer.Option(help="The folder for this run; it must not exist yet.")],
-    quiet: Quiet = False,
-    json_lines: JsonLines = False,
-) -> None:
-    """Select features and train, securely, with all parties' tables on this machine."""
-    loaded = load_job(job)
-    console = Console(quiet=quiet)
-    if quiet or json_lines:
-        result = api.run(loaded, out, display.json_lines if json_lines else display.silent)
-        if json_lines:
-            print(to_json({"result": json_module.loads(result.to_json())}))
-        return
-    if not console.is_terminal:
-        result = api.run(loaded, out, display.plain_lines())
-    else:
-        with display.LiveProgress(console) as watch:
-            result = api.run(loaded, out, watch)
-    report.show_result(console, result, out)
+app.command()(inspect)
+app.command()(running.run)
+app.command()(running.resume)
+app.command()(rows.align)
+app.command()(rows.predict)
 
 
 @app.command()
@@ -91,7 +79,7 @@ def demo(
     """Let a bank, a phone company and a web shop select features together: generated tables, real encryption."""
     console = Console(quiet=quiet)
     RunFolder.refuse_unusable(out)
-    settings = RunSettings(profile="masked", key_bits=key_bits, training=demonstration.TRAINING)
+    settings = RunSettings(profile="masked", key_bits=key_bits, checkpoint_every=0, training=demonstration.TRAINING)
     console.print(
         "A bank knows who paid back a loan. A phone company and a web shop hold columns about the same "
         f"{demonstration.ROWS:,} people;\nmost columns are noise, and nobody may see another's. They train together "
@@ -110,5 +98,5 @@ def demo(
 def estimate(job: Annotated[Path, typer.Argument(help="The job file.")]) -> None:
     """Say what a job will cost before it runs: messages, bytes, seconds on this machine."""
     loaded = load_job(job)
-    data = api.read_parties(loaded)
+    data, _ = api.align(loaded)
     report.show_estimate(Console(), estimate_cost(data, loaded.settings), loaded.profile)

@@ -11,6 +11,7 @@ from rich.markdown import Markdown
 
 from fedsdg.benchmarks import crypto as crypto_benchmark
 from fedsdg.benchmarks import job as job_benchmark
+from fedsdg.benchmarks import scale as scale_benchmark
 from fedsdg.errors import ConfigError
 
 bench = typer.Typer(no_args_is_help=True, help="Measure, side by side with what you would use instead.")
@@ -42,6 +43,22 @@ def job(json: Json = None, markdown: Page = None, quick: Quick = False) -> None:
             watch=lambda update: status.update(f"{update.phase} {update.step}/{update.steps}"),
         )
     _publish(console, json, markdown, job_benchmark.to_json(record), job_benchmark.to_markdown(record))
+
+
+@bench.command()
+def scale(json: Json = None, markdown: Page = None, quick: Quick = False) -> None:
+    """Large tables: time and memory, and how both grow with rows, columns and clients (--quick: tiny tables)."""
+    _check_targets(json, markdown)
+    console = Console()
+    with console.status("measuring") as status:
+        record = scale_benchmark.run(quick, say=lambda text: status.update(text))
+    page = scale_benchmark.to_markdown(record)
+    _publish(console, json, markdown, scale_benchmark.to_json(record), page)
+    if markdown is not None:
+        figure = markdown.parent / "figures" / "scale.svg"
+        figure.parent.mkdir(exist_ok=True)
+        figure.write_text(scale_benchmark.to_svg(record), encoding="utf-8")
+        console.print(f"written: {figure}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _check_targets(*paths: Path | None) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,13 @@ class InteractiveShare(ABC):
         self.first_noisy_weights: Wide = initial_weights.astype(object) + self.share
         self._packed: list[list[mpz]] = []
         self._batch: Matrix = np.empty((0, 0), np.int64)
+
+    @classmethod
+    def restored(cls, share: Wide, values: ValueBits, keys: ClientKeys) -> Self:
+        """Go on with a share that was written down, under a new key."""
+        layer = cls(np.zeros(share.shape, np.int64), values, keys)
+        layer.share = share
+        return layer
 
     def _draw(self, shape: tuple[int, ...]) -> Wide:
         return np.array(signed(self.values.share, int(np.prod(shape))), object).reshape(shape)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
+from fedsdg.client.agreement import count_queries
 from fedsdg.client.interactive_share import DenseShare, ElementwiseShare
+from fedsdg.client.prediction import embed_rows_to_score
 from fedsdg.client.state import ClientState, PendingBatch
 from fedsdg.errors import ProtocolError
 from fedsdg.learning.schedule import PhasePlan
@@ -15,6 +19,8 @@ from fedsdg.messages.secure_forward import (
     StartPhase,
 )
 from fedsdg.messages.widths import value_bits
+
+logger = logging.getLogger("fedsdg.client")
 
 
 def start_phase(state: ClientState, request: StartPhase) -> PhaseStarted:
@@ -32,36 +38,44 @@ def start_phase(state: ClientState, request: StartPhase) -> PhaseStarted:
         request.task_outputs,
     )
     width = local.start_phase(plan)
-    rows = plan.batches.rows_per_batch * (session.config.mc_samples if plan.gated else 1)
-    bits = value_bits(session.config, request.name, session.sigma, rows)
+    bits = value_bits(session.config, request.name, session.sigma, plan.rows_per_step)
     kind = DenseShare if session.config.interactive == "dense" else ElementwiseShare
     share = kind(local.learner.initial_weights(), bits, session.keys)
     state.shares[request.name] = share
     state.phase = request.name
+    logger.info(
+        "client %r starts the %s phase: %d embedding dimensions, %d steps",
+        local.client_id,
+        request.name,
+        width,
+        plan.steps,
+    )
     return PhaseStarted(width, tuple(share.first_noisy_weights.ravel().tolist()))
 
 
 def embed_batch(state: ClientState, request: EmbedBatch) -> EncryptedEmbedding:
     """A2.1: embed the batch in fixed point and encrypt it."""
-    rows, predicting = request.rows, request.purpose == "prediction"
-    table = state.prediction_table if predicting else state.local.table
-    if table is None:
-        raise ProtocolError("No rows to predict were loaded at this client.")
-    if rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= table.n_rows:
+    rows = request.rows
+    if rows.ndim != 1 or len(rows) == 0 or rows.min() < 0 or rows.max() >= state.local.table.n_rows:
         raise ProtocolError("A batch names rows that this client does not have.")
-    state.answer_once(request.purpose, request.step)
-    training = request.purpose == "training"
-    if predicting:
-        G = state.local.embed_table(table.take(rows))
+    count_queries(state, rows)
+    if request.purpose == "prediction":
+        G = embed_rows_to_score(state, rows)
     else:
-        G = state.local.learner.embed(rows, request.step, training)
-    ciphertexts = state.share.embed(G, training)
-    state.pending_batch = PendingBatch(request.step, request.purpose, len(rows))
+        if state.saved is not None:
+            raise ProtocolError("This client joined to score rows, not to train.")
+        state.answer_once(request.purpose, request.step)
+        G = state.local.learner.embed(rows, request.step, request.purpose == "training")
+        state.pending_batch = PendingBatch(request.step, request.purpose, len(rows))
+    ciphertexts = state.share.embed(G, request.purpose == "training")
     return EncryptedEmbedding(ciphertexts.by_column, ciphertexts.by_sample, ciphertexts.share)
 
 
 def remove_share(state: ClientState, request: RemoveShare) -> MaskedSum:
     """A2.3: decrypt what the server masked, take G E out, add the dither tau."""
+    if state.scoring is not None:
+        tau, state.scoring = state.scoring.dither, None
+        return MaskedSum(state.share.remove(request.product, tau))
     batch, learner = state.pending_batch, state.local.learner
     if batch is None:
         raise ProtocolError("No batch waits for its forward pass.")

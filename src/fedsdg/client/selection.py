@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from fedsdg.client.state import ClientState
 from fedsdg.errors import ProtocolError
 from fedsdg.messages.selection import (
@@ -14,6 +16,8 @@ from fedsdg.messages.selection import (
     UsePhase,
 )
 from fedsdg.messages.session import Done
+
+logger = logging.getLogger("fedsdg.client")
 
 
 def report_gates(state: ClientState, request: ReportGates) -> GateCounts:
@@ -47,6 +51,7 @@ def select_columns(state: ClientState, request: SelectColumns) -> Selected:
         raise ProtocolError("A quota cannot be negative.")
     count = state.local.select(request.quota)
     state.share_snapshots.clear()
+    logger.info("client %r selected %d of its %d columns", state.local.client_id, count, state.local.table.n_columns)
     return Selected(count)
 
 
@@ -55,5 +60,6 @@ def use_phase(state: ClientState, request: UsePhase) -> Done:
     if request.name not in state.shares:
         raise ProtocolError(f"The {request.name} phase was never started here.")
     state.local.use_phase(request.name)
-    state.phase = request.name
+    state.phase, state.kept = request.name, True
+    logger.info("client %r keeps its model of the %s phase", state.local.client_id, request.name)
     return Done()

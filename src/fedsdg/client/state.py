@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsdg.client.gini_initialization import PendingScores
 from fedsdg.client.interactive_share import ClientKeys, InteractiveShare
+from fedsdg.client.policy import Policy
 from fedsdg.config import TrainingConfig
-from fedsdg.data.feature_table import FeatureTable
 from fedsdg.errors import ProtocolError
+from fedsdg.learning.client_files import SavedPart
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.messages.order import FIRST_STATE
+from fedsdg.state_files import Checkpoints
 
 
 @dataclass(eq=False)
@@ -36,6 +40,13 @@ class PendingBatch:
 
 
 @dataclass(eq=False)
+class PendingScoring:
+    """Rows to score between their embedding and the end of their forward pass."""
+
+    dither: npt.NDArray[np.int64]
+
+
+@dataclass(eq=False)
 class ClientState:
     """A client's data, learner, key and shares. Nothing of it is ever sent as it is."""
 
@@ -44,12 +55,32 @@ class ClientState:
     allow_test_keys: bool = False
     order: str = FIRST_STATE
     session: Session | None = None
+    #: The ids of the rows of `local.table`, in order; None where the parties' rows are aligned already.
+    ids: tuple[str, ...] | None = None
+    #: Between A0.4 and A0.5: the row at each position of the shuffled list that was sent.
+    pending_alignment: npt.NDArray[np.int64] | None = None
     pending_scores: PendingScores | None = None
     train_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     shares: dict[str, InteractiveShare] = field(default_factory=dict)
     phase: str = ""
     pending_batch: PendingBatch | None = None
-    prediction_table: FeatureTable | None = None
+    #: Rows of the whole table that take part, where they were aligned.
+    rows: npt.NDArray[np.int64] | None = None
+    #: The phase whose model is kept, once that is known, if this client took part in it.
+    kept: bool = False
+    #: Whether this party's part of the finished model was written (or would have been, had it a folder).
+    kept_part: bool = False
+    #: The part of an earlier run's model, for a prediction.
+    saved: SavedPart | None = None
+    scoring: PendingScoring | None = None
+    #: This party's rules, and the job that was agreed on under them; without rules no agreement is needed.
+    policy: Policy | None = None
+    job: dict[str, Any] | None = None
+    maximum_queries: int | None = None
+    queries: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    #: Where this party's own files go: nowhere, if it only tries something.
+    folder: Path | None = None
+    checkpoints: Checkpoints | None = None
     answered: set[tuple[str, str, int]] = field(default_factory=set)
     share_snapshots: dict[tuple[str, int], npt.NDArray[np.object_]] = field(default_factory=dict)
 

@@ -7,6 +7,8 @@ constant                  one
 mostly zero               absent / present: quantiles of a sparse column say nothing
 few distinct values       one per value
 anything else             quantiles
+levels of a category      one per level, most frequent first; the rest together
+missing cells             one of their own
 ========================  =================================================================
 
 A bin with fewer than the minimum number of rows is merged with its neighbour, because a class count over a
@@ -61,6 +63,32 @@ def bin_column(column: FloatArray, settings: BinningSettings) -> IntArray:
         edges = np.unique(np.quantile(column, levels, method="lower"))
         codes = np.searchsorted(edges, column, side="left").astype(np.int64)
     return merge_small_bins(codes, settings.minimum_size)
+
+
+def bin_with_missing(column: FloatArray, settings: BinningSettings) -> IntArray:
+    """Return the bin of every value of a column in which NaN stands for missing."""
+    missing = np.isnan(column)
+    if not missing.any():
+        return bin_column(column, settings)
+    codes = np.zeros(len(column), dtype=np.int64)
+    if missing.all():
+        return codes
+    if settings.bins > 2:  # one of the bins is for the missing cells
+        fewer = settings.model_copy(update={"bins": settings.bins - 1})
+        codes[~missing] = bin_column(column[~missing], fewer)
+    codes[missing] = codes.max() + 1
+    return merge_small_bins(codes, settings.minimum_size)
+
+
+def bin_levels(codes: IntArray, settings: BinningSettings) -> IntArray:
+    """Return the bin of every cell of a category; what is missing has a code like any level.
+
+    Rare levels stand at the end, so that small bins are merged with one another and not with a frequent level.
+    """
+    _, level, sizes = np.unique(codes, return_inverse=True, return_counts=True)
+    place = np.empty(len(sizes), dtype=np.int64)
+    place[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    return merge_small_bins(np.minimum(place[level], settings.bins - 1), settings.minimum_size)
 
 
 def merge_small_bins(codes: IntArray, minimum_size: int) -> IntArray:

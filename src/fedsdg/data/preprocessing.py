@@ -15,7 +15,9 @@ and standardised instead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +55,7 @@ class Preprocessor:
         word_counts = sparse if (sparse & several).sum() >= MANY_COLUMNS else nothing
         dense_counts = dense if (dense & several).sum() >= MANY_COLUMNS else nothing
         log_scaled = sparse & several & ~word_counts
-        shaped = _shape(values, word_counts, dense_counts, log_scaled)
+        shaped = shape_columns(values, word_counts, dense_counts, log_scaled)
         centre = shaped.mean(axis=0)
         scale = shaped.std(axis=0)
         scale[scale < 1e-8] = 1.0
@@ -67,6 +69,24 @@ class Preprocessor:
         """Return everything learned, as named arrays."""
         return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
 
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Preprocessor:
+        """Build it again from `to_arrays`."""
+        flags = (np.asarray(arrays[name], dtype=bool) for name in ("word_counts", "dense_counts", "log_scaled"))
+        return cls(*flags, *(np.asarray(arrays[name], dtype=np.float64) for name in ("centre", "scale")))
+
+    def needed_for(self, wanted: BoolArray) -> BoolArray:
+        """Return the columns that the wanted ones are prepared from: a row length needs all columns of its kind."""
+        needed = wanted.copy()
+        for group in (self.word_counts, self.dense_counts):
+            if (wanted & group).any():
+                needed |= group
+        return needed
+
+    def restricted(self, kept: BoolArray) -> Preprocessor:
+        """Return the treatment of some columns; `kept` holds all that they need."""
+        return Preprocessor(*(getattr(self, name)[kept] for name in self.__dataclass_fields__))
+
     def transform(self, values: FloatArray) -> NDArray[np.float32]:
         """Prepare any rows of the same table."""
         matrix = np.asarray(values, dtype=np.float64)
@@ -77,17 +97,26 @@ class Preprocessor:
             )
         if not np.isfinite(matrix).all():
             raise DataError("preprocessing: NaN or infinite values; fill or drop them first")
-        shaped = _shape(matrix, self.word_counts, self.dense_counts, self.log_scaled)
-        prepared = (shaped - self.centre) / self.scale
+        prepared = shape_columns(matrix, self.word_counts, self.dense_counts, self.log_scaled)
+        # In place: a large table is not copied once more for every operation.
+        prepared -= self.centre
+        prepared /= self.scale
         rest = ~(self.word_counts | self.dense_counts)
-        prepared[:, rest] = np.clip(prepared[:, rest], -CLIP, CLIP)
+        if rest.all():
+            np.clip(prepared, -CLIP, CLIP, out=prepared)
+        else:
+            prepared[:, rest] = np.clip(prepared[:, rest], -CLIP, CLIP)
         return prepared.astype(np.float32)
 
 
-def _shape(
+def shape_columns(
     values: NDArray[np.float64], word_counts: BoolArray, dense_counts: BoolArray, log_scaled: BoolArray
 ) -> NDArray[np.float64]:
     """Apply what needs no statistics: logarithms and row lengths."""
+    if len(values) == 1:
+        # A row alone lies in memory like a column, and numpy then sums it in another order: the last bit of its length
+        # would differ from that of the same row among others.
+        return shape_columns(np.repeat(values, 2, axis=0), word_counts, dense_counts, log_scaled)[:1]
     shaped = values.copy()
     logarithmic = word_counts | log_scaled
     # New rows may bring a negative value to a column that held counts so far.

@@ -35,5 +35,5 @@ def split_table(table: FeatureTable, parts: Mapping[str, Sequence[int] | IntArra
         if used.intersection(chosen) or len(set(chosen)) != len(chosen):
             raise ConfigError(f"client {party!r}: a column is dealt twice; columns belong to one party")
         used.update(chosen)
-        tables[party] = FeatureTable(tuple(table.columns[j] for j in chosen), table.values[:, chosen])
+        tables[party] = table.select(chosen)
     return tables

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedsdg.data.arrays import FloatArray, IntArray
 from fedsdg.errors import DataError, ProtocolError
@@ -51,13 +51,21 @@ class ClientLearner:
         streams: RandomStreams,
         *,
         input_gates: FloatArray | None = None,
+        feature_of_input: IntArray | None = None,
         dither_streams: RandomStreams | None = None,
         embedding: int | None = None,
         bottom_model: BottomModelFactory | None = None,
     ) -> None:
-        """Take all prepared rows of the columns in use, and in a gated phase the starting gates."""
-        if plan.gated and (input_gates is None or len(input_gates) != features.shape[1]):
+        """Take all prepared rows of the inputs in use, and in a gated phase the starting gates.
+
+        A column that preprocessing expanded into several inputs has one gate for all of them: `feature_of_input` says
+        which column an input comes from (none: every input is a column of its own).
+        """
+        owner = np.arange(features.shape[1]) if feature_of_input is None else feature_of_input
+        n_columns = int(owner.max(initial=-1)) + 1
+        if plan.gated and (input_gates is None or len(input_gates) != n_columns or len(owner) != features.shape[1]):
             raise DataError("a gated phase needs one starting gate per column")
+        self._tied = None if np.array_equal(owner, np.arange(features.shape[1])) else torch.from_numpy(owner.copy())
         self.plan = plan
         self.width = plan.embedding if embedding is None else embedding
         self.clipped_embeddings = 0
@@ -98,6 +106,16 @@ class ClientLearner:
         return np.asarray(scaled, dtype=np.int64)
 
     @property
+    def module(self) -> nn.Module:
+        """The bottom model."""
+        return self._bottom
+
+    @property
+    def custom_module(self) -> bool:
+        """Whether the bottom model is the party's own."""
+        return self._custom_module
+
+    @property
     def _copies(self) -> int:
         """How often a gated batch repeats its rows, each time with gate draws of its own."""
         return self.plan.config.mc_samples if self.plan.gated else 1
@@ -124,7 +142,7 @@ class ClientLearner:
         self._bottom.eval()
         with torch.no_grad():
             if self.input_gates is not None:
-                features = features * self.input_gates.expected()
+                features = features * self._per_input(self.input_gates.expected())
             embedding = self._bottom(features)
             if self.embedding_gates is not None:
                 embedding = embedding * self.embedding_gates.expected()
@@ -200,7 +218,8 @@ class ClientLearner:
             noise = torch.randn(batch.shape, generator=self._streams.torch("input-noise", step))
             batch = batch + self.plan.settings.input_noise * noise
         if self.input_gates is not None:
-            batch = batch * self.input_gates.draw(len(batch), self._streams.torch("input-gates", step), self._copies)
+            draw = self.input_gates.draw(len(batch), self._streams.torch("input-gates", step), self._copies)
+            batch = batch * self._per_input(draw)
         embedding = self._run_bottom(batch, step)
         if self.embedding_gates is not None:
             draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step), self._copies)
@@ -210,6 +229,10 @@ class ClientLearner:
         kept: Tensor = embedding[:, torch.from_numpy(self._open)]
         self.clipped_embeddings += int((kept.detach().abs() >= limit).sum())
         return torch.clamp(kept, -limit, limit)
+
+    def _per_input(self, gates: Tensor) -> Tensor:
+        """Give every input the gate of its column."""
+        return gates if self._tied is None else gates[..., self._tied]
 
     def _run_bottom(self, batch: Tensor, step: int) -> Tensor:
         if not self._custom_module:

@@ -12,6 +12,7 @@ squaring, so that ``S = sum_ik (w_i c_ik)^2`` is an integer that both computatio
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
@@ -23,6 +24,8 @@ from fedsdg.data.binning import Binning
 from fedsdg.errors import DataError
 
 WEIGHT_FRACTION_BITS = 24
+MOST_ROWS = 20_000
+"""Scores are taken over at most this many rows: more would sharpen a ranking that training refines anyway."""
 CONSTANT_COLUMN_Z = -3.0
 """The z of a column with one bin: it cannot carry information, so it ranks below chance."""
 
@@ -50,6 +53,15 @@ class GiniScores:
         safe = np.where(usable, degrees, 1).astype(np.float64)
         statistic = (self.n_rows - 1) * (self.n_classes - 1) * (1.0 - self.scores / self.label_impurity)
         return np.where(usable, (statistic - safe) / np.sqrt(2.0 * safe), CONSTANT_COLUMN_Z)
+
+
+def sampled_rows(n_train_rows: int, joint_seed: int) -> IntArray:
+    """Return the positions (among the training rows) that are scored: all, or a sample that every party can draw."""
+    if n_train_rows <= MOST_ROWS:
+        return np.arange(n_train_rows, dtype=np.int64)
+    digest = hashlib.sha256(f"fedsdg gini rows v1|{joint_seed}|{n_train_rows}".encode()).digest()
+    stream = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big")))
+    return np.sort(stream.choice(n_train_rows, MOST_ROWS, replace=False)).astype(np.int64)
 
 
 def bin_weight(size: int, fraction_bits: int = WEIGHT_FRACTION_BITS) -> int:

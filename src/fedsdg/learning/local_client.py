@@ -2,38 +2,45 @@
 
 ::
 
+    take_rows            bring the rows into the common order
     begin                prepare and bin the columns, on training rows only
     initialise_gates     with the Gini scores of Algorithm 1, or without
     start_phase          a fresh learner: gated on all columns, then compact on the selected ones
     ... learner.embed / apply_gradient, save_snapshot, restore_snapshot, gate_report ...
     select               fix the columns
+    part                 what predicts later: the selected columns' share of the model
 
 A message handler of a client role and the in-process simulation call the same methods. Column names, gate
-positions and features stay in this object; a :class:`GateReport` is all that leaves it.
+positions and features stay in this object; a :class:`GateReport` is all that leaves it. A *feature* is a column of the
+table; preprocessing may turn it into several *inputs* (a category into one per level), which share one gate.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedsdg.config import TrainingConfig
-from fedsdg.data.arrays import BoolArray, FloatArray, IntArray
-from fedsdg.data.binning import Binning, bin_columns
+from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.data.binning import Binning
+from fedsdg.data.encoding import EncodingSettings, TableEncoder
 from fedsdg.data.feature_table import FeatureTable
-from fedsdg.data.preprocessing import Preprocessor
 from fedsdg.errors import DataError, ProtocolError
 from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_learner import ClientLearner
+from fedsdg.learning.client_part import ClientPart
 from fedsdg.learning.gate_initialization import initial_gates
-from fedsdg.learning.gini import GiniScores
+from fedsdg.learning.gini import GiniScores, sampled_rows
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
+from fedsdg.state_files import under_prefix, with_prefix
 
 T = TypeVar("T")
 
@@ -62,9 +69,11 @@ class LocalClient:
         table: FeatureTable,
         private_seed: bytes,
         bottom_model: BottomModelFactory | None = None,
+        encoding: EncodingSettings | None = None,
     ) -> None:
         self.client_id = client_id
         self.table = table
+        self._encoding = encoding
         self._own_streams = RandomStreams(private_seed, ("client", client_id))
         self.streams = self._dither_streams = self._own_streams
         self.gini_scores: GiniScores | None = None
@@ -72,15 +81,19 @@ class LocalClient:
         self.final_gates: FloatArray | None = None
         self._bottom_model = bottom_model
         self._config: TrainingConfig | None = None
-        self._preprocessor: Preprocessor | None = None
+        self._encoder: TableEncoder | None = None
         self._prepared: NDArray[np.float32] | None = None
         self._binning: Binning | None = None
-        self._constant: BoolArray = np.zeros(table.n_columns, dtype=bool)
+        self.train_rows = np.empty(0, dtype=np.int64)
         self._learners: dict[str, ClientLearner] = {}
         self._phase = ""
         self._snapshots: dict[tuple[str, int], StateArrays] = {}
         self._selected = np.arange(table.n_columns, dtype=np.int64)
         self._open_embeddings: int | None = None
+
+    def take_rows(self, rows: IntArray) -> None:
+        """Keep these rows of the table, in this order: what all parties have in common."""
+        self.table = self.table.take(rows)
 
     def begin(self, config: TrainingConfig, train_rows: IntArray) -> None:
         """Prepare all rows with what the training rows teach, and bin the training rows."""
@@ -89,20 +102,20 @@ class LocalClient:
                 f"client {self.client_id!r}: its {self.table.n_rows} rows do not hold all training rows; "
                 "align the parties' samples first"
             )
-        training_values = self.table.values[train_rows]
         # One seed must not serve two runs that differ: the same dither on other values would cancel in a difference.
         settings = config.model_dump_json().encode()
-        self.streams = self._own_streams.bound_to(settings, train_rows.tobytes(), training_values.tobytes())
-        self._dither_streams = self.streams.bound_to(self.table.values.tobytes())
-        self._config = config
-        self._constant = (training_values == training_values[0]).all(axis=0)
-        self._preprocessor = Preprocessor.fit(training_values)
-        self._prepared = self._preprocessor.transform(self.table.values)
-        self._binning = bin_columns(training_values, config.binning)
+        self.streams = self._own_streams.bound_to(settings, train_rows, self.table.values[train_rows])
+        self._dither_streams = self.streams.bound_to(self.table.values)
+        self._config, self.train_rows = config, train_rows
+        encoder = TableEncoder.fit(self.table, train_rows, self._encoding)
+        self._encoder = encoder
+        self._prepared = encoder.transform(self.table)
+        scored = train_rows[sampled_rows(len(train_rows), config.seed)]
+        self._binning = encoder.bins(self.table, scored, config.binning)
 
     @property
     def binning(self) -> Binning:
-        """The bins of the training rows, for Algorithm 1."""
+        """The bins of the scored training rows, for Algorithm 1."""
         return _ready(self._binning)
 
     @property
@@ -118,18 +131,20 @@ class LocalClient:
         """Set the starting gates (no scores: all alike)."""
         self.gini_scores = scores
         gates = initial_gates(scores, self.table.n_columns, _ready(self._config).gates)
-        # A column that is constant on the training rows cannot be learned from; shut, it can never be selected.
-        gates[self._constant] = SHUT
+        # A column that cannot be learned from (constant, a copy of another) is never selected: its gate stays shut.
+        unusable = _ready(self._encoder).unusable
+        gates[[column in unusable for column in self.table.columns]] = SHUT
         self.starting_gates = gates
 
     def start_phase(self, plan: PhasePlan) -> int:
         """Start a phase with a fresh learner and return its embedding width."""
-        prepared = _ready(self._prepared)
+        prepared, owner = _ready(self._prepared), _ready(self._encoder).feature_of_input
         learner = ClientLearner(
-            prepared if plan.gated else prepared[:, self._selected],
+            prepared if plan.gated else prepared[:, np.isin(owner, self._selected)],
             plan,
             self.streams,
             input_gates=_ready(self.starting_gates) if plan.gated else None,
+            feature_of_input=owner if plan.gated else None,
             dither_streams=self._dither_streams,
             embedding=plan.embedding if plan.gated else self.compact_width(plan),
             bottom_model=self._bottom_model,
@@ -190,13 +205,16 @@ class LocalClient:
         """Standard deviation of the gate noise."""
         return _ready(self._config).gates.sigma
 
-    def has_phase(self, name: str) -> bool:
-        """Return whether this client took part in a phase."""
-        return name in self._learners
+    @property
+    def notes(self) -> dict[str, str]:
+        """Columns that cannot be learned from, and why: for their owner."""
+        return dict(_ready(self._encoder).unusable)
 
-    def preprocessing_state(self) -> StateArrays:
-        """Return what preprocessing learned, as named arrays."""
-        return _ready(self._preprocessor).to_arrays()
+    def part(self) -> ClientPart:
+        """Return what predicts from now on: the present phase's model on the selected columns."""
+        return ClientPart.of(
+            self.learner, _ready(self._encoder), self._selected, self._dither_streams.derive("prediction")
+        )
 
     @property
     def selected_positions(self) -> IntArray:
@@ -208,16 +226,56 @@ class LocalClient:
         """Names of the selected columns."""
         return tuple(self.table.columns[position] for position in self._selected)
 
-    def embed_table(self, table: FeatureTable) -> IntArray:
-        """Return quantised embeddings of new samples, for a prediction."""
-        if table.columns != self.table.columns:
-            raise DataError(
-                f"client {self.client_id!r}: predict with the columns of the training table, in their order"
-            )
-        prepared = _ready(self._preprocessor).transform(table.values)
-        learner = self.learner
-        columns = prepared if learner.plan.gated else prepared[:, self._selected]
-        return learner.embed_features(torch.from_numpy(np.ascontiguousarray(columns)))
+    def data_digest(self, rows: IntArray | None = None) -> str:
+        """Return a digest of the table (or of these rows), how it is prepared, and the seed: for its owner alone.
+
+        A run goes on with what it was started with, or not at all.
+        """
+        table = self.table if rows is None else self.table.take(rows)
+        digest = hashlib.sha256(b"fedsdg table v1" + self._own_streams.key("same data"))
+        wishes = None if self._encoding is None else self._encoding.model_dump(mode="json")
+        levels = sorted((column, list(of_column)) for column, of_column in table.levels.items())
+        digest.update(json.dumps([list(table.columns), list(table.kinds), levels, wishes]).encode())
+        digest.update(np.ascontiguousarray(table.values).reshape(-1).view(np.uint8).data)
+        return digest.hexdigest()
+
+    def to_state(self) -> tuple[StateArrays, dict[str, Any]]:
+        """Return everything that cannot be computed again from the table, the settings and the seed."""
+        arrays: StateArrays = {"train_rows": self.train_rows, "selected": self._selected}
+        for name in ("starting_gates", "final_gates"):
+            if getattr(self, name) is not None:
+                arrays[name] = np.asarray(getattr(self, name))
+        gini = self.gini_scores
+        if gini is not None:
+            arrays["gini_scores"], arrays["gini_bins"] = gini.scores, gini.n_bins
+        for name, learner in self._learners.items():
+            arrays |= with_prefix(f"learner/{name}/", learner.snapshot())
+        for (name, step), snapshot in self._snapshots.items():
+            arrays |= with_prefix(f"snapshot/{name}/{step}/", snapshot)
+        return arrays, {
+            "phase": self._phase,
+            "open_embeddings": self._open_embeddings,
+            "plans": {name: learner.plan.sizes() for name, learner in self._learners.items()},
+            "snapshots": [[name, step] for name, step in self._snapshots],
+            "gini": None if gini is None else [gini.label_impurity, gini.n_rows, gini.n_classes],
+        }
+
+    def restore_state(self, config: TrainingConfig, arrays: StateArrays, facts: Mapping[str, Any]) -> None:
+        """Go on from `to_state`: the same table, settings and seed give the same learners."""
+        self.begin(config, np.asarray(arrays["train_rows"], np.int64))
+        if facts["gini"] is not None:
+            impurity, n_rows, n_classes = facts["gini"]
+            scores = GiniScores(arrays["gini_scores"], impurity, arrays["gini_bins"], n_rows, n_classes)
+            self.gini_scores = scores
+        self.starting_gates, self.final_gates = arrays.get("starting_gates"), arrays.get("final_gates")
+        self._selected = np.asarray(arrays["selected"], np.int64)
+        self._open_embeddings = facts["open_embeddings"]
+        for name, sizes in facts["plans"].items():
+            self.start_phase(PhasePlan(name, config, **sizes))
+            self.learner.restore(under_prefix(f"learner/{name}/", arrays))
+        for name, step in facts["snapshots"]:
+            self._snapshots[name, step] = under_prefix(f"snapshot/{name}/{step}/", arrays)
+        self._phase = facts["phase"]
 
 
 def _ready(value: T | None) -> T:

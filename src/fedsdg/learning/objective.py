@@ -126,10 +126,12 @@ class Objective:
         """Return rows x classes probabilities (classification)."""
         if self.task == "regression":
             raise DataError("a regression has no class probabilities")
+        # Computed in double and rounded: a vectorised single-precision sigmoid depends on a row's place in the batch.
+        outputs = outputs.detach().double()
         if self.task == "binary":
             positive = torch.sigmoid(outputs[:, :1])
-            return np.asarray(torch.cat([1 - positive, positive], dim=1).detach().numpy())
-        return np.asarray(torch.softmax(outputs, dim=1).detach().numpy())
+            return np.asarray(torch.cat([1 - positive, positive], dim=1).float().numpy())
+        return np.asarray(torch.softmax(outputs, dim=1).float().numpy())
 
     def gini_classes(self, rows: IntArray, target_bins: int) -> tuple[IntArray, int]:
         """Return class codes of these rows for the Gini score, and the number of classes."""

@@ -13,9 +13,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from fedsdg.data.arrays import IntArray
 from fedsdg.errors import ConfigError
@@ -49,13 +52,19 @@ class RandomStreams:
         """Return the streams of one part of the run, independent of all others."""
         return RandomStreams(self.seed, (*self.path, name))
 
-    def bound_to(self, *facts: bytes) -> RandomStreams:
+    def bound_to(self, *facts: bytes | NDArray[Any]) -> RandomStreams:
         """Return the streams of one run: another run, with other facts, shares none of its draws."""
         digest = hashlib.sha256(b"fedsdg run v1")
         for fact in facts:
-            digest.update(len(fact).to_bytes(8, "big"))
-            digest.update(fact)
+            whole = np.frombuffer(fact, np.uint8) if isinstance(fact, bytes) else np.ascontiguousarray(fact)
+            raw = whole.reshape(-1).view(np.uint8).data
+            digest.update(raw.nbytes.to_bytes(8, "big"))
+            digest.update(raw)
         return self.derive(digest.hexdigest())
+
+    def key(self, purpose: str) -> bytes:
+        """Return a key for a keyed hash: secret as the seed is."""
+        return self._digest(purpose, 0)
 
     def numpy(self, purpose: str, step: int = 0) -> np.random.Generator:
         """Return the numpy stream of this purpose and step, from its beginning."""
@@ -104,7 +113,13 @@ class BatchOrder:
     def batch(self, step: int) -> IntArray:
         """Return positions (0 ... n_rows - 1) of the batch of this step."""
         epoch, index = divmod(step, self.batches_per_epoch)
-        digest = hashlib.sha256(f"fedsdg batch order v1|{self.joint_seed}|{self.phase}|{epoch}".encode()).digest()
-        order = np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big"))).permutation(self.n_rows)
         start = index * self.rows_per_batch
+        order = _order_of_epoch(self.joint_seed, self.phase, epoch, self.n_rows)
         return order[start : start + self.rows_per_batch].astype(np.int64)
+
+
+@lru_cache(maxsize=2)
+def _order_of_epoch(joint_seed: int, phase: str, epoch: int, n_rows: int) -> IntArray:
+    """Return the rows in the order of one epoch; remembered, because all of its steps ask for it."""
+    digest = hashlib.sha256(f"fedsdg batch order v1|{joint_seed}|{phase}|{epoch}".encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16], "big"))).permutation(n_rows)

@@ -37,6 +37,15 @@ class PhasePlan:
     n_train_rows: int
     task_outputs: int
 
+    def sizes(self) -> dict[str, int]:
+        """Return the public sizes that, with the settings and the phase's name, make the plan."""
+        return {
+            "n_clients": self.n_clients,
+            "total_columns": self.total_columns,
+            "n_train_rows": self.n_train_rows,
+            "task_outputs": self.task_outputs,
+        }
+
     @property
     def gated(self) -> bool:
         """Whether columns and embeddings pass through gates."""
@@ -71,6 +80,11 @@ class PhasePlan:
     def batches(self) -> BatchOrder:
         """The batches of this phase."""
         return BatchOrder(self.config.seed, self.name, self.n_train_rows, self.settings.batch_size)
+
+    @property
+    def rows_per_step(self) -> int:
+        """Rows of a training batch; a gated one repeats its rows, each time with other gate draws."""
+        return self.batches.rows_per_batch * (self.config.mc_samples if self.gated else 1)
 
     def learning_rate(self, step: int) -> float:
         """Rate of Adam for bottom and top models."""

@@ -12,6 +12,7 @@ their own places. It knows no features, no gates and no W.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -77,11 +78,30 @@ class ServerLearner:
         )
         self._adam = build_adam(self._top, plan.settings.learning_rate, plan.settings.weight_decay)
         self._pending: _PendingStep | None = None
+        self._fixed: dict[str, IntArray] = {}
 
     @property
     def clients(self) -> tuple[str, ...]:
         """The clients that take part, in the order of their Z."""
         return tuple(self._embeddings)
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """The clients that a prediction asks: all but those whose Z is the same for every row."""
+        return tuple(client for client in self._embeddings if client not in self._fixed)
+
+    def fix(self, client: str, row: IntArray) -> None:
+        """Note the Z of a client without a selected column: every gate is shut, so it is the same for every row."""
+        self._fixed[client] = np.asarray(row, dtype=np.int64)
+
+    @property
+    def widths(self) -> dict[str, int]:
+        """The full embedding width of every taking-part client."""
+        return dict(self._embeddings)
+
+    def open_dimensions(self, client: str) -> tuple[int, ...]:
+        """Return which embedding dimensions a client still sends."""
+        return tuple(self._open[client].tolist())
 
     def set_open_dimensions(self, client: str, dimensions: tuple[int, ...]) -> None:
         """Note which embedding dimensions a client still sends."""
@@ -132,6 +152,17 @@ class ServerLearner:
             outputs: Tensor = self._top(self._join(slots, rows))
             return outputs
 
+    def precise_outputs(self, slots: Mapping[str, IntArray]) -> Tensor:
+        """Return the model's outputs for a prediction: in double precision, rounded to single at the end.
+
+        So a row scored alone and the same row scored among others get the same number.
+        """
+        rows = len(next(iter(slots.values())))
+        top = copy.deepcopy(self._top).double().eval()
+        with torch.no_grad():
+            outputs: Tensor = top(torch.from_numpy(self._joined(slots, rows)))
+            return outputs.float()
+
     def score(self, slots: Mapping[str, IntArray], rows: IntArray) -> Score:
         """Score a validation pass."""
         return self.objective.score(self.outputs(slots), rows)
@@ -170,8 +201,10 @@ class ServerLearner:
         """Copy the whole state into named arrays."""
         arrays = model_to_arrays(self._top, self._adam)
         arrays["clipped_gradients"] = np.array(self.clipped_gradients)
-        for index, dimensions in enumerate(self._open.values()):
+        for index, (client, dimensions) in enumerate(self._open.items()):
             arrays[f"open_dimensions/{index}"] = dimensions.copy()
+            if client in self._fixed:
+                arrays[f"fixed/{index}"] = self._fixed[client]
         return arrays
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -180,15 +213,22 @@ class ServerLearner:
         self.clipped_gradients = int(arrays["clipped_gradients"])
         for index, client in enumerate(self._open):
             self._open[client] = np.array(arrays[f"open_dimensions/{index}"], dtype=np.int64)
+            if f"fixed/{index}" in arrays:
+                self.fix(client, arrays[f"fixed/{index}"])
         self._pending = None
 
     def _join(self, slots: Mapping[str, IntArray], rows: int) -> Tensor:
+        return torch.from_numpy(self._joined(slots, rows).astype(np.float32))
+
+    def _joined(self, slots: Mapping[str, IntArray], rows: int) -> NDArray[np.float64]:
         settings = self.plan.config.fixed_point
         unit = float(1 << settings.forward_fraction_bits)
         width = self.plan.outputs if self._dense else sum(self._embeddings.values())
         z = np.zeros((rows, width))
         start = 0
         for client, embedding in self._embeddings.items():
+            if client not in slots and client in self._fixed:
+                slots = {**slots, client: np.tile(self._fixed[client], (rows, 1))}
             if client not in slots:
                 raise ProtocolError(f"client {client!r} is missing: a run pauses for it, zeros are never filled in")
             columns = np.arange(width) if self._dense else start + self._open[client]
@@ -200,7 +240,7 @@ class ServerLearner:
             values = require_slots(slots[client], settings.forward_slot_bits(terms), f"Z of client {client!r}")
             z[:, columns] += values.astype(np.float64) / unit
             start += embedding
-        return torch.from_numpy(z.astype(np.float32))
+        return z
 
     def _per_client(self, gradient: IntArray, step_gradient: IntArray) -> dict[str, InteractiveGradient]:
         if self._dense:

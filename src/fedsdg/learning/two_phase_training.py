@@ -7,16 +7,16 @@
                3) -> choose a point of the path, restore it, select -> compact phase: a fresh model on the
                selected columns -> keep the better of the two by validation
 
-:class:`Federation` is the port: what the server asks of all clients at once, in integers. `plain` implements
-it in one process with clear weights; a `masked` run implements it with encrypted messages and shared weights.
-Since every number that reaches a learner is the same integer in both, they learn the same model bit for bit.
+The port is `learning.federation.Federation`: what the server asks of all clients at once, in integers. `plain`
+implements it in one process with clear weights; a `masked` run implements it with encrypted messages and shared
+weights. Since every number that reaches a learner is the same integer in both, they learn the same model bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,71 +24,15 @@ from numpy.typing import ArrayLike
 from fedsdg.config import TrainingConfig
 from fedsdg.data.arrays import IntArray
 from fedsdg.errors import ConfigError, DataError
-from fedsdg.learning.local_client import GateReport
+from fedsdg.learning.federation import Federation, Keeper, NoKeeper
+from fedsdg.learning.gini import sampled_rows
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas
-from fedsdg.learning.server_learner import InteractiveGradient, ServerLearner
-
-
-class Federation(Protocol):
-    """All clients, as the server reaches them. Mappings are keyed by client, in a fixed order."""
-
-    def columns(self) -> Mapping[str, int]:
-        """Return the number of columns of every client."""
-        ...
-
-    def begin(self, config: TrainingConfig, train_rows: IntArray) -> None:
-        """Let every client prepare its columns."""
-        ...
-
-    def initialise_gates(self, labels: IntArray | None, n_classes: int) -> None:
-        """Run Algorithm 1 with the class codes of the training rows (none: gates start alike)."""
-        ...
-
-    def start_phase(self, plan: PhasePlan, clients: tuple[str, ...]) -> Mapping[str, int]:
-        """Start fresh learners and layers at these clients; return their embedding widths."""
-        ...
-
-    def use_phase(self, name: str) -> None:
-        """Let all parties return to the learners and layers of a phase that was started before."""
-        ...
-
-    def forward(self, rows: IntArray, step: int, purpose: str) -> Mapping[str, IntArray]:
-        """Return Z_m of every taking-part client (gates are sampled for the purpose ``training`` only)."""
-        ...
-
-    def backward(
-        self, gradients: Mapping[str, InteractiveGradient], dithers: Mapping[str, IntArray], step: int
-    ) -> None:
-        """Bring every client dL/dG, with the weights of the forward pass, then update the weights."""
-        ...
-
-    def open_embeddings(self) -> int:
-        """Return how many embedding dimensions are still sent, over all taking-part clients."""
-        ...
-
-    def drop_closed_dimensions(self) -> Mapping[str, tuple[int, ...]]:
-        """Drop dead embedding dimensions; return the open ones of clients where something changed."""
-        ...
-
-    def gate_reports(self) -> Mapping[str, GateReport]:
-        """Return how many gates are open, per client."""
-        ...
-
-    def save_snapshot(self, step: int) -> None:
-        """Let every party remember its state under this step."""
-        ...
-
-    def restore_snapshot(self, step: int) -> None:
-        """Let every party go back to its state of this step."""
-        ...
-
-    def select(self, quota: Mapping[str, int] | None) -> Mapping[str, int]:
-        """Fix the selected columns; return their number per client."""
-        ...
+from fedsdg.learning.server_learner import ServerLearner
+from fedsdg.state_files import under_prefix, with_prefix
 
 
 @dataclass(frozen=True)
@@ -132,9 +76,11 @@ def train(
     server_seed: bytes,
     watch: Callable[[Progress], None] = lambda progress: None,
     rows: IntArray | None = None,
+    keeper: Keeper | None = None,
 ) -> TrainingResult:
     """Select features and train a model on them; with ``rows``, all other rows stay untouched."""
-    return _Run(federation, labels, config, RandomStreams(server_seed, ("server",)), watch, rows).train()
+    run = _Run(federation, labels, config, RandomStreams(server_seed, ("server",)), watch, rows, keeper)
+    return run.train()
 
 
 def train_on_all_columns(
@@ -163,8 +109,10 @@ class _Run:
         streams: RandomStreams,
         watch: Callable[[Progress], None],
         rows: IntArray | None = None,
+        keeper: Keeper | None = None,
     ) -> None:
         self.federation, self.config, self.streams, self.watch = federation, config, streams, watch
+        self.keeper: Keeper = keeper or NoKeeper()
         self.columns = dict(federation.columns())
         self.total_columns = sum(self.columns.values())
         if not self.columns:
@@ -186,56 +134,77 @@ class _Run:
         self.streams = streams.bound_to(
             config.model_dump_json().encode(), values[self.train_rows].tobytes(), self.train_rows.tobytes()
         )
-        self.losses: dict[str, tuple[float, ...]] = {}
+        self.losses: dict[str, list[float]] = {}
+        self.learners: dict[str, ServerLearner] = {}
+        self.path: list[PathPoint] = []
+        self.states: dict[int, StateArrays] = {}
+        self.chosen: PathPoint | None = None
+        self.n_selected: dict[str, int] = {}
+        self.scores: dict[str, Score] = {}
 
     def train(self) -> TrainingResult:
         config, federation = self.config, self.federation
-        federation.begin(config, self.train_rows)
-        if config.gates.initialization == "constant":
-            federation.initialise_gates(None, 0)
+        if self.keeper.resumed is not None:
+            self.restore_state(*self.keeper.resumed)
         else:
-            federation.initialise_gates(*self.objective.gini_classes(self.train_rows, config.binning.target_bins))
+            federation.begin(config, self.train_rows)
+            self.initialise_gates()
 
-        gated, path, states = self.gated_phase()
-        rule = config.validation.rule if config.penalty.strength == "auto" else "last"
-        chosen = choose_point(path, rule, config.n_features)
-        federation.restore_snapshot(chosen.step)
-        gated.restore(states[chosen.step])
-        n_selected = self.select(chosen)
-        scores = {"gated": chosen.score}
-        if sum(n_selected.values()) != chosen.n_open:
-            scores["gated"] = self.validate(gated, chosen.step, "selected")
-
+        # Chosen already: a run that was resumed in the compact phase.
+        chosen = self.chosen if self.chosen is not None else self.choose(self.gated_phase())
         kept: Literal["gated", "compact"] = "gated"
-        learners: dict[str, ServerLearner] = {"gated": gated}
         if config.retrain:
-            learners["compact"] = self.compact_phase(n_selected)
-            scores["compact"] = self.validate(learners["compact"], config.compact_phase.steps, "validation")
-            kept = self.better(scores)
+            compact = self.compact_phase(self.n_selected)
+            self.scores["compact"] = self.validate(compact, config.compact_phase.steps, "validation")
+            kept = self.better(self.scores)
         federation.use_phase(kept)
-        clipped = sum(learner.clipped_gradients for learner in learners.values())
+        self.fix_constant_clients(self.learners[kept])
         return TrainingResult(
             kept,
-            learners,
-            scores,
-            tuple(path),
+            self.learners,
+            self.scores,
+            tuple(self.path),
             chosen,
-            n_selected,
-            self.losses,
+            self.n_selected,
+            {phase: tuple(losses) for phase, losses in self.losses.items()},
             self.train_rows,
             self.validation_rows,
-            clipped,
+            sum(learner.clipped_gradients for learner in self.learners.values()),
         )
 
-    def gated_phase(self) -> tuple[ServerLearner, list[PathPoint], dict[int, StateArrays]]:
+    def initialise_gates(self) -> None:
+        """Algorithm 1 over the scored rows, or gates that start alike."""
+        if self.config.gates.initialization == "constant":
+            self.federation.initialise_gates(None, 0)
+            return
+        codes, n_classes = self.objective.gini_classes(self.train_rows, self.config.binning.target_bins)
+        self.federation.initialise_gates(codes[sampled_rows(len(codes), self.config.seed)], n_classes)
+
+    def choose(self, gated: ServerLearner) -> PathPoint:
+        """Choose a point of the path, go back to it and fix the columns."""
+        config = self.config
+        rule = config.validation.rule if config.penalty.strength == "auto" else "last"
+        chosen = choose_point(self.path, rule, config.n_features)
+        self.federation.restore_snapshot(chosen.step)
+        gated.restore(self.states[chosen.step])
+        self.n_selected = self.select(chosen)
+        self.states.clear()
+        self.scores["gated"] = chosen.score
+        if sum(self.n_selected.values()) != chosen.n_open:
+            self.scores["gated"] = self.validate(gated, chosen.step, "selected")
+        self.chosen = chosen
+        return chosen
+
+    def gated_phase(self) -> ServerLearner:
         """Train weights and gates together while the penalty rises; stop when nothing more can be gained."""
         config, plan = self.config, self.plan("gated", len(self.columns))
-        server = self.start(plan, tuple(self.columns))
-        path: list[PathPoint] = []
-        self.federation.save_snapshot(0)
-        states: dict[int, StateArrays] = {0: server.snapshot()}
-        losses: list[float] = []
-        for step in range(plan.steps):
+        if "gated" not in self.learners:
+            self.start(plan, tuple(self.columns))
+            self.federation.save_snapshot(0)
+            self.states[0] = self.learners["gated"].snapshot()
+        server, losses, path = self.learners["gated"], self.losses["gated"], self.path
+        done_before = bool(path) and path[-1].step == len(losses) and self.finished(path)
+        for step in range(len(losses), 0 if done_before else plan.steps):
             losses.append(self.step(server, plan, step))
             done = step + 1
             point = None
@@ -244,15 +213,23 @@ class _Run:
                 point = PathPoint(done, n_open, self.validate(server, done, "validation"))
                 path.append(point)
                 self.federation.save_snapshot(done)
-                states[done] = server.snapshot()
+                self.states[done] = server.snapshot()
             self.watch(Progress("gated", done, plan.steps, losses[-1], point))
+            self.keeper.after_step(done, self.to_state)
             if point is not None and self.finished(path):
                 break
-        self.losses["gated"] = tuple(losses)
         wanted = self.config.n_features or 1
         if all(point.n_open < wanted for point in path):
-            path.append(self.starting_point(server, states))
-        return server, path, states
+            path.append(self.starting_point(server, self.states))
+        return server
+
+    def fix_constant_clients(self, server: ServerLearner) -> None:
+        """Ask clients without a selected column once for what they send for every row; predictions leave them alone."""
+        idle = [client for client in server.clients if self.n_selected[client] == 0]
+        if idle:
+            slots = self.federation.forward(self.train_rows[:1], 1, "refit")
+            for client in idle:
+                server.fix(client, slots[client][0])
 
     def starting_point(self, server: ServerLearner, states: Mapping[int, StateArrays]) -> PathPoint:
         """Return the point before the first step: what is left when too few gates survived to the first look."""
@@ -282,12 +259,14 @@ class _Run:
         """Train a fresh model on the selected columns; clients without one do not take part."""
         clients = tuple(client for client, count in n_selected.items() if count > 0)
         plan = self.plan("compact", len(clients))
-        server = self.start(plan, clients)
-        losses: list[float] = []
-        for step in range(plan.steps):
+        if "compact" not in self.learners:
+            self.start(plan, clients)
+        server, losses = self.learners["compact"], self.losses["compact"]
+        before = len(self.losses.get("gated", ()))
+        for step in range(len(losses), plan.steps):
             losses.append(self.step(server, plan, step))
             self.watch(Progress("compact", step + 1, plan.steps, losses[-1]))
-        self.losses["compact"] = tuple(losses)
+            self.keeper.after_step(before + step + 1, self.to_state)
         return server
 
     def step(self, server: ServerLearner, plan: PhasePlan, step: int) -> float:
@@ -307,8 +286,40 @@ class _Run:
         """Score the present model on the validation rows: a forward pass with gates at their means."""
         return server.score(self.federation.forward(self.validation_rows, step, purpose), self.validation_rows)
 
-    def start(self, plan: PhasePlan, clients: tuple[str, ...]) -> ServerLearner:
-        return ServerLearner(plan, self.objective, self.federation.start_phase(plan, clients), self.streams)
+    def start(self, plan: PhasePlan, clients: tuple[str, ...]) -> None:
+        widths = self.federation.start_phase(plan, clients)
+        self.learners[plan.name] = ServerLearner(plan, self.objective, widths, self.streams)
+        self.losses[plan.name] = []
+
+    def to_state(self) -> tuple[StateArrays, dict[str, Any]]:
+        """Return where the procedure stands, between two steps."""
+        arrays: StateArrays = {}
+        for name, learner in self.learners.items():
+            arrays |= with_prefix(f"learner/{name}/", learner.snapshot())
+        for step, state in self.states.items():
+            arrays |= with_prefix(f"state/{step}/", state)
+        return arrays, {
+            "widths": {name: learner.widths for name, learner in self.learners.items()},
+            "states": list(self.states),
+            "losses": self.losses,
+            "path": [asdict(point) for point in self.path],
+            "chosen": None if self.chosen is None else asdict(self.chosen),
+            "n_selected": self.n_selected,
+            "scores": {name: asdict(score) for name, score in self.scores.items()},
+        }
+
+    def restore_state(self, arrays: StateArrays, facts: Mapping[str, Any]) -> None:
+        """Go on from `to_state`; the federation has gone back to the same step."""
+        for name, widths in facts["widths"].items():
+            learner = ServerLearner(self.plan(name, len(widths)), self.objective, widths, self.streams)
+            learner.restore(under_prefix(f"learner/{name}/", arrays))
+            self.learners[name] = learner
+        self.states = {step: under_prefix(f"state/{step}/", arrays) for step in facts["states"]}
+        self.losses = {name: list(losses) for name, losses in facts["losses"].items()}
+        self.path = [_point(saved) for saved in facts["path"]]
+        self.chosen = None if facts["chosen"] is None else _point(facts["chosen"])
+        self.n_selected = dict(facts["n_selected"])
+        self.scores = {name: Score(**saved) for name, saved in facts["scores"].items()}
 
     def plan(self, name: Literal["gated", "compact"], n_clients: int) -> PhasePlan:
         return PhasePlan(
@@ -323,3 +334,7 @@ class _Run:
         """
         lead = scores["gated"].value - scores["compact"].value
         return "gated" if lead > scores["compact"].standard_error else "compact"
+
+
+def _point(saved: Mapping[str, Any]) -> PathPoint:
+    return PathPoint(saved["step"], saved["n_open"], Score(**saved["score"]))

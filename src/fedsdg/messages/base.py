@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 #: Both sides must speak the same version; a change of any message raises it.
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Message:

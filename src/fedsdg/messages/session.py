@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,6 +12,17 @@ import numpy.typing as npt
 
 from fedsdg.messages.base import Message, Request
 from fedsdg.messages.codec import register
+
+
+def row_digest(run_id: bytes, ids: Sequence[str] | None) -> bytes:
+    """Return a digest by which two parties see that they hold the same ids in the same order (empty without ids)."""
+    if ids is None:
+        return b""
+    digest = hashlib.sha256(b"fedsdg rows v1" + run_id)
+    for key in ids:
+        raw = key.encode()
+        digest.update(len(raw).to_bytes(4, "big") + raw)
+    return digest.digest()
 
 
 @register
@@ -39,7 +52,8 @@ class Joined(Message):
 class JoinRun(Request[Joined]):
     """Invite a client to a job.
 
-    Client learns: the job's settings, its own name in it, and the server's public key.
+    Client learns: the job's settings, its own name in it, and the server's public key. With a row check (only where
+    rows are said to be aligned): whether the label owner's list of ids equals its own, or any list it can think of.
     """
 
     client: str
@@ -48,6 +62,7 @@ class JoinRun(Request[Joined]):
     key_bits: int
     sigma: int
     server_key: bytes
+    row_check: bytes  # digest of run id and ids, where rows are said to be aligned (else empty)
 
     reply: ClassVar = Joined
 

@@ -9,12 +9,16 @@ import json
 import math
 import secrets
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
 from fedsdg.config import TrainingConfig
 from fedsdg.crypto import Decryptor, Encryptor, Evaluator, PrivateKey, PublicKey
+from fedsdg.crypto.layouts import ValueBits
 from fedsdg.crypto.masking import check_sigma
+from fedsdg.data.alignment import Alignment
 from fedsdg.data.arrays import IntArray
 from fedsdg.errors import ConfigError, DataError, ProtocolError
 from fedsdg.learning.local_client import GateReport
@@ -25,8 +29,10 @@ from fedsdg.messages.gini_initialization import StartGatesAlike
 from fedsdg.messages.gini_layout import GiniLayout
 from fedsdg.messages.secure_forward import StartPhase
 from fedsdg.messages.selection import ReportGates, RestoreSnapshot, SaveSnapshot, SelectColumns, UsePhase
-from fedsdg.messages.session import Joined, JoinRun, PrepareColumns
+from fedsdg.messages.session import Joined, JoinRun, PrepareColumns, row_digest
+from fedsdg.messages.survival import FinishRun, ResumeRun, SaveCheckpoint
 from fedsdg.messages.widths import value_bits
+from fedsdg.server.alignment import align_rows
 from fedsdg.server.gini_initialization import initialise_by_gini
 from fedsdg.server.noisy_weights import (
     DenseNoisyWeights,
@@ -37,9 +43,20 @@ from fedsdg.server.noisy_weights import (
 )
 from fedsdg.server.secure_backward import secure_backward
 from fedsdg.server.secure_forward import secure_forward
+from fedsdg.state_files import Arrays, wide_from_array, wide_to_array
 
 #: A client that claims more would only fill the server's memory.
 MAX_COLUMNS = 1_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Where a run goes on: a number that all parties know, and the server's own state then."""
+
+    number: int
+    run_id: bytes
+    arrays: Arrays
+    facts: Mapping[str, Any]
 
 
 class MaskedFederation:
@@ -53,44 +70,59 @@ class MaskedFederation:
         *,
         key_bits: int,
         sigma: int,
-        n_rows: int,
+        n_rows: int | None,
+        ids: Sequence[str] | None = None,
+        checkpoint: Checkpoint | None = None,
         allow_test_keys: bool = False,
     ) -> None:
-        """A0: meet the clients, agree on the job, exchange keys that live for this run only."""
+        """A0: meet the clients, agree on the job, exchange keys that live for this run only.
+
+        `n_rows`: how many rows everybody must have, where they are aligned already; with `ids` the clients check that
+        they are. With a checkpoint, all parties go back to it instead.
+        """
         if not clients:
             raise ConfigError("no client takes part: at least one is needed")
         check_sigma(sigma, allow_weak=allow_test_keys)
-        self.channel = channel
-        self.config = config
-        self.sigma = sigma
-        self.key_bits = key_bits
+        self.channel, self.config, self.sigma, self.key_bits = channel, config, sigma, key_bits
         private_key = PrivateKey.generate(key_bits, allow_test_size=allow_test_keys)
         self._encryptor = Encryptor(private_key)
         self._decryptor = Decryptor(self._encryptor)
-        settings = json.dumps(config.model_dump(mode="json"))
-        run_id, server_key = secrets.token_bytes(16), private_key.public_key.to_bytes()
-        replies: Mapping[str, Joined] = channel.exchange(
-            {name: JoinRun(name, run_id, settings, key_bits, sigma, server_key) for name in clients}
-        )
-        self._columns: dict[str, int] = {}
-        self._keys: dict[str, ServerKeys] = {}
-        for name, joined in replies.items():
-            if joined.n_rows != n_rows:
-                raise DataError(
-                    f"client {name!r} has {joined.n_rows} rows and there are {n_rows} labels; align them first"
-                )
-            if not 1 <= joined.n_columns <= MAX_COLUMNS:
-                raise ProtocolError(f"client {name!r} takes part with {joined.n_columns} columns")
-            key = PublicKey.from_bytes(joined.public_key, bits=key_bits, allow_test_size=allow_test_keys)
-            self._columns[name] = joined.n_columns
-            self._keys[name] = ServerKeys(Evaluator(key), self._encryptor, self._decryptor)
         self.backend = self._encryptor.backend
         self._weights: dict[str, dict[str, NoisyWeights]] = {}
         self._open: dict[str, dict[str, tuple[int, ...]]] = {}
         self._snapshots: dict[tuple[str, int], dict[str, tuple[Wide, tuple[int, ...]]]] = {}
         self._changed: dict[str, tuple[int, ...]] = {}
         self._phase = ""
-        self._n_train_rows = 0
+        settings, key = json.dumps(config.model_dump(mode="json")), private_key.public_key.to_bytes()
+        if checkpoint is None:
+            self.run_id = secrets.token_bytes(16)
+            check = row_digest(self.run_id, ids)
+            replies: Mapping[str, Joined] = channel.exchange(
+                {name: JoinRun(name, self.run_id, settings, key_bits, sigma, key, check) for name in clients}
+            )
+        else:
+            self.run_id, at = checkpoint.run_id, checkpoint.number
+            replies = channel.exchange(
+                {name: ResumeRun(name, self.run_id, at, settings, key_bits, sigma, key) for name in clients}
+            )
+        self._columns: dict[str, int] = {}
+        self._keys: dict[str, ServerKeys] = {}
+        for name, joined in replies.items():
+            if n_rows is not None and joined.n_rows != n_rows:
+                raise DataError(
+                    f"client {name!r} has {joined.n_rows} rows and there are {n_rows} labels; align them first"
+                )
+            if not 1 <= joined.n_columns <= MAX_COLUMNS:
+                raise ProtocolError(f"client {name!r} takes part with {joined.n_columns} columns")
+            client_key = PublicKey.from_bytes(joined.public_key, bits=key_bits, allow_test_size=allow_test_keys)
+            self._columns[name] = joined.n_columns
+            self._keys[name] = ServerKeys(Evaluator(client_key), self._encryptor, self._decryptor)
+        if checkpoint is not None:
+            self._restore(checkpoint)
+
+    def align(self, ids: Sequence[str], order: np.random.Generator) -> Alignment:
+        """A0.3 to A0.5: find the common rows without showing the others."""
+        return align_rows(self.channel, list(self._columns), ids, self.run_id, order)
 
     @property
     def weights(self) -> dict[str, NoisyWeights]:
@@ -105,7 +137,6 @@ class MaskedFederation:
         """Let every client prepare its columns."""
         if config != self.config:
             raise ConfigError("the clients joined with other settings")
-        self._n_train_rows = len(train_rows)
         self.channel.exchange({name: PrepareColumns(train_rows) for name in self._columns})
 
     def initialise_gates(self, labels: IntArray | None, n_classes: int) -> None:
@@ -115,7 +146,7 @@ class MaskedFederation:
             return
         bins = self.config.binning.bins
         layouts = {
-            name: GiniLayout(self._n_train_rows, columns, bins, n_classes, self.key_bits, self.sigma)
+            name: GiniLayout(len(labels), columns, bins, n_classes, self.key_bits, self.sigma)
             for name, columns in self._columns.items()
         }
         initialise_by_gini(self.channel, layouts, labels, n_classes, self._encryptor, self._decryptor)
@@ -124,8 +155,7 @@ class MaskedFederation:
         """Start fresh learners at the clients and take their W0 + E."""
         request = StartPhase(plan.name, plan.n_clients, plan.total_columns, plan.n_train_rows, plan.task_outputs)
         replies = self.channel.exchange(dict.fromkeys(clients, request))
-        rows = plan.batches.rows_per_batch * (plan.config.mc_samples if plan.gated else 1)
-        bits = value_bits(self.config, plan.name, self.sigma, rows)
+        bits = value_bits(self.config, plan.name, self.sigma, plan.rows_per_step)
         dense = self.config.interactive == "dense"
         kind = DenseNoisyWeights if dense else ElementwiseNoisyWeights
         layers: dict[str, NoisyWeights] = {}
@@ -210,3 +240,48 @@ class MaskedFederation:
             if reply.count not in possible:
                 raise ProtocolError(f"client {name!r} selected {reply.count} columns, which it cannot have")
         return {name: reply.count for name, reply in replies.items()}
+
+    def save_checkpoint(self, number: int) -> None:
+        """Let every client write down its state."""
+        self.channel.exchange(dict.fromkeys(self._columns, SaveCheckpoint(number)))
+
+    def finish(self) -> None:
+        """Let every client keep its part of the model."""
+        self.channel.exchange(dict.fromkeys(self._columns, FinishRun()))
+
+    def to_state(self) -> tuple[Arrays, dict[str, Any]]:
+        """Return the noisy weights of all phases and snapshots; keys are left out."""
+        arrays: Arrays = {}
+        for phase, layers in self._weights.items():
+            arrays |= {f"weights/{phase}/{name}": wide_to_array(layer.noisy) for name, layer in layers.items()}
+        for (phase, step), saved in self._snapshots.items():
+            arrays |= {f"snapshot/{phase}/{step}/{name}": wide_to_array(noisy) for name, (noisy, _) in saved.items()}
+        return arrays, {
+            "run_id": self.run_id.hex(),
+            "phase": self._phase,
+            "open": self._open,
+            "value_bits": {
+                phase: asdict(next(iter(layers.values())).values) for phase, layers in self._weights.items()
+            },
+            "snapshots": [
+                [phase, step, {name: still_open for name, (_, still_open) in saved.items()}]
+                for (phase, step), saved in self._snapshots.items()
+            ],
+        }
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        arrays, facts = checkpoint.arrays, checkpoint.facts
+        kind = DenseNoisyWeights if self.config.interactive == "dense" else ElementwiseNoisyWeights
+        for phase, still_open in facts["open"].items():
+            bits = ValueBits(**facts["value_bits"][phase])
+            self._weights[phase] = {
+                name: kind(wide_from_array(arrays[f"weights/{phase}/{name}"]), bits, self._keys[name])
+                for name in still_open
+            }
+            self._open[phase] = {name: tuple(dimensions) for name, dimensions in still_open.items()}
+        for phase, step, dimensions in facts["snapshots"]:
+            self._snapshots[phase, step] = {
+                name: (wide_from_array(arrays[f"snapshot/{phase}/{step}/{name}"]), tuple(of_client))
+                for name, of_client in dimensions.items()
+            }
+        self._phase = facts["phase"]

@@ -1,0 +1,201 @@
+"""Our messages with Flower: it starts both ends and tells them about each other, then a stream carries the bytes.
+
+Flower starts a new process for every message and looks for messages once in a few seconds. So a job is one message per
+client, with an address, a certificate and a secret; the process that it starts makes the party and serves the whole job
+over `runtime.stream`. Its reply to Flower says how it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedsdg.errors import ConfigError, PeerError
+from fedsdg.runtime.certificates import job_certificate
+from fedsdg.runtime.serving import Patience, error_name
+from fedsdg.runtime.site import RESULT_FILE, JobContext, client_factory, failure_kept, server_driver
+from fedsdg.runtime.stream import Invitation, StreamChannel
+from fedsdg.runtime.stream_client import Server, serve
+
+logger = logging.getLogger("fedsdg.runtime")
+
+RECORD = "fedsdg"
+#: Where the server leaves the results of jobs, one folder per run.
+RUNS = "FEDSDG_RUNS"
+#: Days that a job may take: the message that started it and its certificate live as long.
+DAYS = 30
+
+server_app = ServerApp()
+client_app = ClientApp()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A run's configuration."""
+
+    clients: tuple[str, ...]
+    listen: str
+    """Address and port that the server opens for the stream."""
+    dial: str
+    """The same, as clients reach it; port 0 stands for the one that was opened."""
+    settings: Mapping[str, Any]
+    patience: Patience
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Plan:
+        """Read the configuration that `flower_kits.write_app` wrote."""
+        try:
+            return cls(
+                tuple(sorted(str(config["clients"]).split(","))),
+                str(config["listen"]),
+                str(config["dial"]),
+                dict(json.loads(str(config["settings"]))),
+                Patience(float(config["start"]), float(config["silence"]), float(config["answer"])),
+            )
+        except (KeyError, ValueError, TypeError):
+            raise ConfigError("the run's configuration cannot be used; write the app with fedsdg") from None
+
+
+@server_app.main()
+def drive(grid: Grid, context: Context) -> None:
+    """Invite the clients, run this machine's driver, keep its result."""
+    folder = Path(os.environ.get(RUNS, "fedsdg-runs")) / str(context.run_id)
+    with failure_kept(folder):
+        plan = Plan.of(context.run_config)
+        driver = server_driver()
+        invitations = {node: Invitation(secrets.token_urlsafe(32), name) for node, name in _nodes(grid, plan).items()}
+        channel = StreamChannel(list(invitations.values()), plan.patience)
+        watcher = _Watcher(grid, channel)
+        early = True
+        try:
+            watcher.invite(_open(channel, plan, invitations))
+            names = channel.wait_for_clients()
+            if names != plan.clients:
+                raise PeerError(f"these clients came: {', '.join(names)}; this job is for {', '.join(plan.clients)}")
+            folder.mkdir(parents=True)
+            result = driver(channel, JobContext(str(context.run_id), names, plan.settings, folder))
+            early = False
+        finally:
+            watcher.stop()
+            channel.close(early=early)
+        (folder / RESULT_FILE).write_bytes(result)
+
+
+def _open(channel: StreamChannel, plan: Plan, invitations: Mapping[int, Invitation]) -> dict[int, ConfigRecord]:
+    """Listen, with a certificate for this job; return what each node is told."""
+    private_key, certificate = job_certificate(DAYS)
+    port = channel.open(plan.listen, private_key, certificate)
+    host, _, dialled = plan.dial.rpartition(":")
+    return {
+        node: ConfigRecord(
+            {
+                "address": f"{host}:{port if dialled == '0' else dialled}",
+                "certificate": certificate,
+                "token": invitation.token,
+                "name": invitation.name or "",
+                "silence": plan.patience.silence,
+            }
+        )
+        for node, invitation in invitations.items()
+    }
+
+
+def _nodes(grid: Grid, plan: Plan) -> dict[int, str | None]:
+    """Wait for the nodes of the clients. A node is known by the name under which its key was registered, if any."""
+    deadline = time.monotonic() + plan.patience.start
+    while True:
+        nodes = {int(node.node_id): str(node.name) or None for node in grid.get_nodes()}
+        named = {node: name for node, name in nodes.items() if name in plan.clients}
+        if set(named.values()) == set(plan.clients) and len(named) == len(plan.clients):
+            return dict(named)
+        if not any(nodes.values()) and len(nodes) == len(plan.clients):  # nobody has a name yet: they will say it
+            return nodes
+        if time.monotonic() > deadline:
+            missing = sorted(set(plan.clients) - set(named.values()))
+            raise PeerError(
+                f"after {plan.patience.start:g} seconds {len(nodes)} nodes are connected, and not as "
+                f"{', '.join(missing)}: register each key under its client's name, and start its SuperNode"
+            )
+        time.sleep(1.0)
+
+
+class _Watcher:
+    """Sends each node its one message, and tells the channel when a node has ended before the job has."""
+
+    def __init__(self, grid: Grid, channel: StreamChannel) -> None:
+        self._grid, self._channel = grid, channel
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def invite(self, records: Mapping[int, ConfigRecord]) -> None:
+        """Send the messages; replies are looked for in a thread."""
+        messages = [
+            Message(RecordDict({RECORD: record}), dst_node_id=node, message_type=f"query.{RECORD}", ttl=DAYS * 86400.0)
+            for node, record in records.items()
+        ]
+        sent = list(self._grid.push_messages(messages))
+        self._thread = threading.Thread(target=self._watch, args=(sent,), daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Look no further."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _watch(self, sent: list[str]) -> None:
+        while not self._over.wait(2.0):
+            for reply in self._grid.pull_messages(sent):
+                self._channel.fail(PeerError(f"a client ended before the job did: {self._ending(reply)}"))
+
+    @staticmethod
+    def _ending(reply: Message) -> str:
+        node = reply.metadata.src_node_id
+        if reply.has_error():
+            return f"node {node} could not run it, Flower's error {reply.error.code}"
+        name, ending = (str(reply.content.config_records[RECORD].get(key))[:100] for key in ("name", "ending"))
+        return f"{name} ({ending}); its own log says why"
+
+
+@client_app.query(RECORD)
+def answer(message: Message, context: Context) -> Message:
+    """Serve the job; Flower learns how it ended, and of an error only the type."""
+    ending, name = "served", ""
+    try:
+        record = message.content.config_records[RECORD]
+        name = _own_name(str(record["name"]), context.node_config)
+        factory = client_factory()
+        server = Server(str(record["address"]), _bytes(record["certificate"]), str(record["token"]))
+        serve(server, name, lambda: factory(name), float(str(record["silence"])))
+    except Exception as error:
+        logger.error("this party could not go on: %s", error)
+        ending = error_name(error)
+    return Message(RecordDict({RECORD: ConfigRecord({"ending": ending, "name": name})}), reply_to=message)
+
+
+def _own_name(invited: str, node_config: Mapping[str, Any]) -> str:
+    """Return this party's name, which its own SuperNode says; who was invited must be the same."""
+    name = str(node_config.get("name", ""))
+    if not name:
+        raise ConfigError("""this node has no name; start its SuperNode with --node-config 'name="..."'""")
+    if invited and invited != name:
+        raise ConfigError(f"the server knows this node as {invited!r}, and it is {name!r}")
+    return name
+
+
+def _bytes(value: object) -> bytes:
+    if not isinstance(value, bytes):
+        raise PeerError("the server sent no certificate")
+    return value

@@ -1,0 +1,121 @@
+"""What `fedsdg doctor --party FILE --kit KIT` finds before a site takes part in anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from datetime import UTC, datetime, timedelta
+from importlib import metadata
+from pathlib import Path
+
+from fedsdg.data.sources import read_labels, read_party
+from fedsdg.diagnosis import Finding
+from fedsdg.errors import FedSDGError
+from fedsdg.messages.base import PROTOCOL_VERSION
+from fedsdg.party import Party, load_party
+
+#: A certificate that ends sooner is worth a remark.
+SOON = timedelta(days=30)
+
+
+def examine_site(party_file: Path | None, kit: Path | None) -> list[Finding]:
+    """Look at a party's file and at its kit; nothing is sent and nothing is changed."""
+    findings = [_engines()]
+    if party_file is not None:
+        findings += _party(party_file)
+    if kit is not None:
+        findings += _kit(kit)
+    return findings
+
+
+def _engines() -> Finding:
+    found = [f"protocol {PROTOCOL_VERSION}"]
+    for package in ("nvflare", "flwr"):
+        try:
+            found.append(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            found.append(f"{package} not installed")
+    return Finding("engines", "ok", ", ".join(found))
+
+
+def _party(path: Path) -> list[Finding]:
+    try:
+        party = load_party(path)
+    except FedSDGError as problem:
+        return [Finding("party", "broken", str(problem))]
+    findings = [
+        Finding("party", "ok", f"{party.name}; its folder is {party.folder}"),
+        _folder(party.folder),
+        _rows(party),
+    ]
+    policy = party.policy
+    jobs = "any job" if policy.jobs == "any" else f"{len(policy.jobs)} approved jobs"
+    text = (
+        f"{', '.join(policy.kinds)}; {jobs}; keys of {policy.minimum_key_bits} bits, sigma {policy.minimum_sigma}, at "
+        f"most {policy.maximum_queries_per_row:,} queries per row"
+    )
+    return [*findings, Finding("policy", "ok", text)]
+
+
+def _folder(folder: Path) -> Finding:
+    above = next(place for place in (folder, *folder.parents) if place.exists())
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        return Finding("folder", "broken", f"{above} cannot be written")
+    return Finding("folder", "ok", "can be written")
+
+
+def _rows(party: Party) -> Finding:
+    try:
+        if party.labels is not None:
+            labels, own = read_labels(party.labels, party.name)
+            columns = f", {own.table.n_columns} columns of its own" if own is not None else ""
+            return Finding("rows", "ok", f"{len(labels.labels):,} labels{columns}")
+        assert party.rows is not None
+        found = read_party(party.rows, party.name)
+    except FedSDGError as problem:
+        return Finding("rows", "broken", str(problem))
+    return Finding("rows", "ok", f"{found.table.n_rows:,} rows, {found.table.n_columns} columns")
+
+
+def _kit(kit: Path) -> list[Finding]:
+    startup = kit / "startup"
+    for name, role in (("fed_server.json", "server"), ("fed_client.json", "client")):
+        if (startup / name).is_file():
+            return [_certificate(startup / f"{role}.crt"), _port(startup / name, role)]
+    return [Finding("kit", "broken", f"{kit} is no kit of a site")]
+
+
+def _certificate(path: Path) -> Finding:
+    try:
+        from cryptography import x509
+
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except (OSError, ValueError, ImportError) as problem:
+        return Finding("certificate", "broken", f"{path.name} cannot be read: {type(problem).__name__}")
+    now, start, end = datetime.now(UTC), certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    if now < start:
+        return Finding("clock", "broken", f"the certificate is valid from {start:%Y-%m-%d %H:%M} UTC on: set the clock")
+    if now > end:
+        return Finding("certificate", "broken", f"it ended on {end:%Y-%m-%d}; ask for a new kit")
+    verdict = "ok" if end - now > SOON else "note"
+    return Finding("certificate", "ok" if verdict == "ok" else "note", f"valid until {end:%Y-%m-%d}; the clock fits it")
+
+
+def _port(config: Path, role: str) -> Finding:
+    try:
+        address = str(json.loads(config.read_text())["servers"][0]["service"]["target"])
+        host, _, port = address.rpartition(":")
+        number = int(port)
+    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        return Finding("port", "note", f"{config.name} names no address")
+    try:
+        if role == "server":
+            with socket.socket() as listener:
+                listener.bind(("", number))
+            return Finding("port", "ok", f"{number} is free here")
+        with socket.create_connection((host, number), timeout=5):
+            return Finding("port", "ok", f"{host}:{number} can be reached")
+    except OSError as problem:
+        what = "is taken or not allowed" if role == "server" else "cannot be reached (yet)"
+        return Finding("port", "note", f"{address} {what}: {problem.strerror or type(problem).__name__}")
