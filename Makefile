@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE_SOURCES := $(wildcard src/fedsdg/crypto/backends/native/*)
 
-.PHONY: help demo test check bench build clean
+.PHONY: help demo example test test-engines check bench build clean
 .DEFAULT_GOAL := help
 
 help:           ## list the targets
@@ -15,15 +15,22 @@ $(READY): pyproject.toml setup.py constraints.txt $(NATIVE_SOURCES)
 	@echo "Setting up $(VENV) (once; a minute or two) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade pip
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev,flare,flower]"
 	@touch $@
 
 demo: $(READY)  ## three parties select features securely: generated tables, real 2,048-bit keys (minutes)
 	@rm -rf runs/demo
 	@$(BIN)/fedsdg demo --out runs/demo
 
-test: $(READY)  ## run all tests
-	@$(BIN)/python -m pytest
+example: $(READY) ## three parties' raw tables to predictions, step by step (about a minute)
+	@rm -rf runs/three_parties
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/three_parties/walkthrough.sh runs/three_parties
+
+test: $(READY)  ## run all tests, two at a time
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+
+test-engines: $(READY) ## only the tests that start NVIDIA FLARE and Flower
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines
 
 check: $(READY) ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

@@ -22,7 +22,7 @@ CLIENT = """\
 
 [party]
 name = "{name}"
-folder = "state"                 # checkpoints and models of this party; keep it, and back it up
+folder = "state_{name}"          # checkpoints and models of this party; keep it, and back it up
 
 [rows]                           # what to train on
 {rows}
@@ -44,7 +44,7 @@ OWNER = """\
 
 [party]
 name = "{name}"
-folder = "state"                 # checkpoints, the model and scores; keep it, and back it up
+folder = "state_{name}"          # checkpoints, the model and scores; keep it, and back it up
 
 [labels]
 {rows}

@@ -20,13 +20,16 @@ from fedsdg.benchmarks.masked_minibatch import Keys
 from fedsdg.client.interactive_share import DenseShare, ElementwiseShare, EmbeddingCiphertexts
 from fedsdg.crypto import Encryptor, Evaluator, PrivateKey, backends
 from fedsdg.crypto.backends.base import WINDOW_BITS
+from fedsdg.crypto.blinded_ids import POINT_BYTES
 from fedsdg.crypto.encrypted_array import wire_size
 from fedsdg.crypto.layouts import ElementwisePlan, MinibatchPlan, ValueBits, plan_elementwise, plan_minibatch
+from fedsdg.data.alignment import SERVER, Alignment
 from fedsdg.data.arrays import IntArray
 from fedsdg.job import RunSettings
 from fedsdg.learning.objective import Objective
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.messages import codec
+from fedsdg.messages.alignment import BlindedIds, BlindIds, TakeRows
 from fedsdg.messages.base import Message
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, MaskedCounts, StartGatesAlike
 from fedsdg.messages.gini_layout import GiniLayout
@@ -49,11 +52,14 @@ from fedsdg.messages.selection import (
     UsePhase,
 )
 from fedsdg.messages.session import Done, Joined, JoinRun, PrepareColumns
+from fedsdg.messages.survival import FinishRun, SaveCheckpoint
 from fedsdg.messages.widths import value_bits
 from fedsdg.server.noisy_weights import DenseNoisyWeights, ElementwiseNoisyWeights
 from fedsdg.simulation import PartyTables
 
 PLAIN_STEP_SECONDS = 0.006
+#: Hashing and blinding of one id, by both parties.
+ALIGNMENT_SECONDS = 1.5e-4
 #: A run id and a step never take more bytes than these.
 RUN_ID, STEP = b"." * 16, 2**31
 
@@ -112,8 +118,8 @@ class Tally:
         return self
 
 
-def estimate(data: PartyTables, settings: RunSettings) -> Estimate:
-    """Count messages and bytes, and time one mini-batch of each phase on this machine."""
+def estimate(data: PartyTables, settings: RunSettings, alignment: Alignment | None = None) -> Estimate:
+    """Count messages and bytes, and time one mini-batch of each phase on this machine; `data` is aligned."""
     parts = check_tables(data, settings)
     training, n_clients = settings.training, len(data.tables)
     if settings.profile == "plain":
@@ -125,10 +131,23 @@ def estimate(data: PartyTables, settings: RunSettings) -> Estimate:
     seconds = (time.perf_counter() - started) / 2 * (1 + n_clients)
     job = _Job(data, settings, keys, parts.training, parts.validation, parts.test)
     phases = [job.meeting(seconds), job.gini(), job.phase("gated")]
+    if alignment is not None:
+        phases.insert(1, aligning(alignment))
     if training.retrain:
         phases.append(job.phase("compact"))
     phases.append(job.ending("compact" if training.retrain else "gated"))
     return Estimate(tuple(phases), keys.backend)
+
+
+def aligning(alignment: Alignment) -> PhaseEstimate:
+    """A0.3 to A0.5: two messages there and two back for every client, 32 bytes per id and direction."""
+    tally, seconds, server = Tally(), 0.0, alignment.sizes[SERVER]
+    for name in alignment.pairwise:
+        own = alignment.sizes[name]
+        blobs = POINT_BYTES * (2 * server + own)
+        tally.add(BlindIds(b""), BlindedIds(b"", b""), TakeRows(_rows(alignment.common)), Done(), blobs=blobs)
+        seconds += ALIGNMENT_SECONDS * (server + own)
+    return PhaseEstimate("align", 0, tally.messages, tally.bytes, seconds)
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,6 +208,8 @@ class _Job:
             PhaseStarted(plan.embedding, (1 << (cost.bits.share + 2),) * cost.n_weights),
         )
         each.include(cost.step_tally(), plan.steps)
+        checkpoints = plan.steps // self.settings.checkpoint_every + 1 if self.settings.checkpoint_every else 0
+        each.include(Tally().add(SaveCheckpoint(STEP), Done()), checkpoints)
         every = self.settings.training.validation.every
         looks = -(-plan.steps // every) if plan.gated else 1
         each.include(cost.forward_tally(self.validation_rows, "validation"), looks)
@@ -203,7 +224,8 @@ class _Job:
     def ending(self, kept: Literal["gated", "compact"]) -> PhaseEstimate:
         """Return to the kept model; refit on the true labels; score the test rows."""
         cost = self._costs(self._plan(kept), calibrate=False)
-        each = Tally().add(UsePhase(kept), Done())
+        each = Tally().add(UsePhase(kept), Done(), FinishRun(), Done())
+        each.include(cost.forward_tally(1, "test"))  # what clients without a selected column send for every row
         seconds = 0.0
         looks = [self.train_rows + self.validation_rows] if self.settings.label_epsilon is not None else []
         for rows in (*looks, *([self.test_rows] if self.test_rows else [])):

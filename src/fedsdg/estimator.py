@@ -205,6 +205,13 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
 
     def _tables(self, X: ArrayLike) -> dict[str, FeatureTable]:
         check_is_fitted(self)
+        for saved in self.model_.parts.values():
+            coded = [] if saved.part is None else [f.name for f in saved.part.encoder.features if f.kind != "number"]
+            if coded:
+                raise ConfigError(
+                    f"The model reads {coded[0]!r}, which is no number: an array cannot hold it. Score rows with "
+                    "fedsdg.predict."
+                )
         matrix = validate_data(self, X, dtype=np.float64, reset=False)
         return {
             party: FeatureTable(tuple(self.result_.clients[party].gates), matrix[:, columns])

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedsdg.client.agreement import read_job
 from fedsdg.client.policy import Policy
 from fedsdg.client.role import ClientRole
@@ -222,6 +224,7 @@ def _as_before(source: ClientSource, folder: Path, columns: tuple[str, ...]) -> 
 def client_factory(site: str) -> Any:
     """What an engine calls to make this machine's client."""
     party = load_party()
+    torch.set_num_threads(1)  # the models are small, and results must not depend on the number of cores
     if site != party.name:
         raise ConfigError(f"The engine calls this site {site!r}; its own file says {party.name!r}.")
     return PartyRole(party).answer

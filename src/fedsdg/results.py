@@ -62,7 +62,6 @@ class SelectionResult:
             del record["truth"]
         return to_json(record, indent=2) + "\n"
 
-
     @classmethod
     def from_json(cls, text: str) -> SelectionResult:
         """Read what `to_json` wrote."""

@@ -6,6 +6,7 @@ Jobs run at the same time, because a FLARE job spends most of its time starting 
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ import psutil
 from engine_jobs import CLIENTS
 from sites import environment, free_port, speaking_another_protocol, wait_for_port, wait_until
 
-from fedsdg.errors import PeerError
+from fedsdg.errors import ConfigError, PeerError
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.runtime.flare_jobs import (
     COMPLETED,
@@ -32,7 +33,7 @@ from fedsdg.runtime.flare_jobs import (
     watch,
     write_job,
 )
-from fedsdg.runtime.flare_kits import CLIENT_CLASSES, Kits, provision, start_site
+from fedsdg.runtime.flare_kits import CLIENT_CLASSES, Kits, provision, site_command, start_site
 from fedsdg.runtime.processes import stop
 from fedsdg.runtime.serving import Patience
 
@@ -168,3 +169,16 @@ def test_the_jobs_of_a_deployment_lie_in_its_folder(system: System):
     places = [part["args"]["uri_root"] for part in resources["components"] if part["id"] == "job_manager"]
     assert places == [str(system.kits.server / "jobs")]
     assert {system.ids[name] for name in ("secure", "protocol")} <= {path.name for path in Path(places[0]).iterdir()}
+
+
+def test_a_kit_may_be_moved_and_renamed(system: System, tmp_path: Path):
+    for kit, party in ((system.kits.server, "server"), (system.kits.clients[CLIENTS[0]], CLIENTS[0])):
+        moved = tmp_path / f"kit of {party}"
+        for part in ("startup", "local"):
+            shutil.copytree(kit / part, moved / part)
+        command = site_command(moved)
+        assert str(moved) in command
+        assert party == "server" or f"uid={party}" in command
+        assert str(kit) not in (moved / "local" / "resources.json").read_text()
+    with pytest.raises(ConfigError, match="is no kit of a server or a client"):
+        site_command(system.kits.admin)

@@ -125,6 +125,19 @@ def test_a_silent_site_ends_the_job_with_its_name(open_channel, sites):
         ask(channel, b"")
 
 
+def test_after_a_failure_the_others_can_be_asked_on(open_channel, sites):
+    channel = open_channel(Patience(start=20, silence=0.5, answer=60))
+    channel.greet()
+    sites[CLIENTS[1]].before = lost(1000)
+    with pytest.raises(PeerError, match="no sign of life"):
+        ask(channel, b"")
+    assert ask(channel, b"goodbye", clients=CLIENTS[:1])[CLIENTS[0]].public_key == b"goodbye"
+    calls = len(sites[CLIENTS[1]].calls)
+    with pytest.raises(PeerError, match=f"{CLIENTS[1]!r} has given no sign of life"):
+        ask(channel, b"goodbye", clients=CLIENTS[1:])
+    assert len(sites[CLIENTS[1]].calls) == calls  # who is gone is not waited for again
+
+
 def test_a_site_that_works_too_long_is_given_up(open_channel, sites, monkeypatch):
     monkeypatch.setattr(flare, "POLL", 0.05)
     channel = open_channel(Patience(start=20, silence=20, answer=0.2))
@@ -146,7 +159,7 @@ def test_the_failure_of_one_site_is_not_kept_waiting_by_another(open_channel, si
 
 
 @pytest.mark.parametrize(
-    "changes", [{"state": "nonsense"}, {"body": "text"}, {"error": 7}, {"error": "x" * 1000}, {"state": None}]
+    "changes", [{"state": "nonsense"}, {"body": "text"}, {"error": 7}, {"error": "x" * 1000}, {"protocol": "x"}]
 )
 def test_a_reply_that_is_none_is_refused(open_channel, sites, changes):
     channel = open_channel()

@@ -124,8 +124,10 @@ def test_a_client_that_does_not_come_back_ends_the_job_with_its_name():
         staying, leaving = Party(port, CLIENTS[0]), Party(proxy.port, CLIENTS[1], silence=1)
         channel.wait_for_clients()
         proxy.close()
-        with pytest.raises(PeerError, match=f"{CLIENTS[1]!r} has given no sign of life for 1 seconds"):
-            ask(channel, b"")
+        for clients in (CLIENTS, CLIENTS[1:]):
+            with pytest.raises(PeerError, match=f"{CLIENTS[1]!r} has given no sign of life for 1 seconds"):
+                ask(channel, b"", clients=clients)
+        assert ask(channel, b"goodbye", clients=CLIENTS[:1])[CLIENTS[0]].public_key == b"goodbye"
     assert staying.ended() is None
     assert "out of reach for 1 seconds" in str(leaving.ended())
 
@@ -199,6 +201,18 @@ class BrokenParty(Party):
             self.work()
         except ZeroDivisionError as problem:
             self.caught = problem
+
+
+def test_who_waits_is_told_at_once_that_a_client_is_lost():
+    with listening() as (channel, port):
+        for name in CLIENTS:
+            Party(port, name)
+        channel.wait_for_clients()
+        threading.Timer(0.2, channel.fail, (CLIENTS[1], PeerError("it has gone"))).start()
+        with pytest.raises(PeerError, match="it has gone"):
+            ask(channel, b"", "sleep", 1000, clients=CLIENTS[:1])
+        with pytest.raises(PeerError, match="it has gone"):
+            ask(channel, b"", clients=CLIENTS[1:])
 
 
 def test_a_client_that_works_too_long_is_given_up():

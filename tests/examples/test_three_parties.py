@@ -90,7 +90,7 @@ def test_the_walkthrough_ends_well(walk):
 
 
 def test_an_interrupted_run_went_on_to_the_end(walk):
-    assert "The run was stopped after step 3" in walk.text
+    assert re.search(r"The run was stopped after step \d+\.", walk.text)
     assert "each recorded once, in spite of the interruption" in walk.text
     assert not walk.folder.joinpath("run.partial").exists()
 

@@ -216,7 +216,14 @@ def test_an_estimate_lists_phases_and_a_total(command, ready):
     ready.job.write_text(ready.job.read_text().replace('"plain"', '"masked"'), encoding="utf-8")
     outcome = command("estimate", ready.job)
     assert outcome.code == 0
-    assert [line.split()[0] for line in outcome.out.splitlines()[1:6]] == ["keys", "gini", "gated", "compact", "test"]
+    assert [line.split()[0] for line in outcome.out.splitlines()[1:7]] == [
+        "keys",
+        "align",
+        "gini",
+        "gated",
+        "compact",
+        "test",
+    ]
     assert "at most" in outcome.out
     assert ready.leftovers() == []
 

@@ -20,6 +20,7 @@ QUICK = TrainingConfig(
     validation=ValidationSettings(every=10),
 )
 
+
 @parametrize_with_checks([FedSDGSelector(training=QUICK)])
 def test_the_selector_keeps_scikit_learns_conventions(estimator, check):
     check(estimator)

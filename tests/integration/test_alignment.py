@@ -321,7 +321,7 @@ def test_a_client_refuses_a_list_that_no_honest_server_sends_and_keeps_its_state
     assert isinstance(answer, BlindedIds)
 
 
-@pytest.mark.parametrize("points", [b"", GOOD_LIST[:32]])
+@pytest.mark.parametrize("points", [b"", GOOD_LIST[:32]], ids=["nobody", "one person"])
 def test_a_client_refuses_to_be_asked_about_nobody_or_about_one_person(points):
     assert refusal_of(in_state("joined"), BlindIds(points)) == "ProtocolError"
 

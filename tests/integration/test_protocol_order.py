@@ -736,7 +736,11 @@ def test_a_client_without_columns_is_refused(n_columns):
     error_of(Joined, changed(n_columns=n_columns))
 
 
-@pytest.mark.parametrize("key", [b"", b"FSPK", fake_key(PRIME), fake_key(0), fake_key((1 << BITS) - 2)])
+@pytest.mark.parametrize(
+    "key",
+    [b"", b"FSPK", fake_key(PRIME), fake_key(0), fake_key((1 << BITS) - 2)],
+    ids=["empty", "cut", "a prime", "zero", "even"],
+)
 def test_a_public_key_that_is_none_is_refused(key):
     assert isinstance(error_of(Joined, changed(public_key=key)), InvalidPublicKey | MalformedMessage)
 

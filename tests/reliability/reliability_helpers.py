@@ -70,8 +70,12 @@ def run(of_run: RunSettings, tables: PartyTables | None = None, **options: Any) 
     return simulate(tables or data(), of_run, private_seeds=SEEDS, allow_test_keys=True, key_bits=512, **options)
 
 
+def storage_at(folder: Path) -> Storage:
+    return Storage(folder / "server", {name: folder / "clients" / name for name in CLIENTS})
+
+
 def storage_in(folder: Path) -> Storage:
-    storage = Storage(folder / "server", {name: folder / "clients" / name for name in CLIENTS})
+    storage = storage_at(folder)
     for path in (storage.server, *storage.clients.values()):
         path.mkdir(parents=True)
     return storage
@@ -193,3 +197,16 @@ def assert_same(simulation: Simulation, reference: dict[str, Any]) -> None:
     found = everything(simulation)
     for name, value in reference.items():
         assert found[name] == value, name
+
+
+def resumed_steps(storage: Storage, profile: str) -> list[tuple[str, int]]:
+    """Resume, compare with the run that nothing happened to, and return the steps that were taken."""
+    seen = []
+    simulation = run(
+        settings(profile),
+        storage=storage,
+        resume=True,
+        watch=lambda update: seen.append((update.phase, update.step)) if update.loss is not None else None,
+    )
+    assert_same(simulation, uninterrupted(settings(profile)))
+    return seen

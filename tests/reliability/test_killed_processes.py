@@ -9,23 +9,20 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import polars as pl
 import pytest
-from reliability_helpers import assert_same, run, settings, storage_in, uninterrupted
+from reliability_helpers import assert_same, run, settings, storage_at, storage_in, uninterrupted
+from started_processes import Nursery
 
 import fedsdg
 from fedsdg.api import read_parties, run_tables
 from fedsdg.errors import StateFileError
-from fedsdg.simulation import Storage
 
-FEDSDG = [sys.executable, "-c", "from fedsdg.cli import main; main()"]
 JOB = """
 [job]
 profile = "plain"
@@ -42,12 +39,12 @@ id = "id"
 table = "right.csv"
 id = "id"
 [training.gated_phase]
-steps = 30
+steps = 45
 batch_size = 16
 hidden = [4]
 top_hidden = [4]
 [training.compact_phase]
-steps = 30
+steps = 45
 batch_size = 16
 hidden = [4]
 top_hidden = [4]
@@ -67,23 +64,20 @@ def job(tmp_path) -> Path:
     return tmp_path / "job.toml"
 
 
-@contextmanager
-def running(*arguments: object, steps: int) -> Iterator[subprocess.Popen[str]]:
-    """A `fedsdg` process that has taken at least so many steps and cannot take many more."""
-    command = [*FEDSDG, *(str(argument) for argument in arguments), "--json-lines"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pipesize=4096, bufsize=1, env=environment
-    ) as process:
-        try:
-            seen = 0
-            while seen < steps:
-                line = process.stdout.readline()
-                assert line, process.stderr.read()
-                seen += json.loads(line).get("loss") is not None
-            yield process
-        finally:
-            process.kill()
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    started = Nursery()
+    yield started
+    started.close()
+
+
+def read_steps(printed: IO[str], steps: int) -> None:
+    """Let a process take at least so many steps; it cannot take many more while nobody reads."""
+    seen = 0
+    while seen < steps:
+        line = printed.readline()
+        assert line, "the process ended too early"
+        seen += json.loads(line).get("loss") is not None
 
 
 def finished_as_if_nothing_had_happened(run: Path, job: Path) -> None:
@@ -108,35 +102,36 @@ def finished_as_if_nothing_had_happened(run: Path, job: Path) -> None:
     assert [(s["phase"], s["step"], s["loss"]) for s in steps] == [(s["phase"], s["step"], s["loss"]) for s in wanted]
 
 
-def test_a_run_that_was_killed_is_resumed_by_the_command_to_the_same_result(job, tmp_path):
+def test_a_run_that_was_killed_is_resumed_by_the_command_to_the_same_result(job, tmp_path, nursery):
     out = tmp_path / "run"
-    with running("run", job, "--out", out, steps=12) as process:
-        with pytest.raises(StateFileError, match=f"Process {process.pid} is working in"):  # not twice at a time
+    with nursery.command(tmp_path, "run", job, "--out", out, "--json-lines") as (pid, printed):
+        read_steps(printed, 12)
+        with pytest.raises(StateFileError, match=f"Process {pid} is working in"):  # not twice at a time
             fedsdg.resume(out)
-        os.kill(process.pid, signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        os.kill(pid, signal.SIGKILL)
+        assert nursery.wait(pid) == -signal.SIGKILL
     assert not out.exists()
-    again = subprocess.run(  # the lock of a process that is gone holds nobody up
-        [*FEDSDG, "resume", str(out), "--quiet"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert (again.returncode, again.stderr) == (0, "")
+    with nursery.command(tmp_path, "resume", out, "--quiet") as (pid, printed):
+        assert printed.read() == ""
+        assert nursery.wait(pid) == 0  # the lock of a process that is gone holds nobody up
+    assert (tmp_path / "errors").read_text() == ""
     finished_as_if_nothing_had_happened(out, job)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_and_sigterm_stop_after_the_step_with_a_checkpoint(number, job, tmp_path):
-    out = tmp_path / "run"
-    with running("run", job, "--out", out, steps=7) as process:
-        os.kill(process.pid, number)
-        _, error = process.communicate()
-        assert process.returncode == 130
-    last = json.loads((tmp_path / "run.partial" / "metrics.jsonl").read_text().splitlines()[-1])
-    assert f"The run was stopped after step {last['step']}. It goes on with: fedsdg resume {out}" in error
-    assert error.count("\n") == 2  # that it stops, and that it has
-    written = sorted(path.name for path in (tmp_path / "run.partial" / "server" / "checkpoints").glob("*.state"))
+def test_ctrl_c_and_sigterm_stop_after_the_step_with_a_checkpoint(number, job, tmp_path, nursery):
+    out, partial = tmp_path / "run", tmp_path / "run.partial"
+    with nursery.command(tmp_path, "run", job, "--out", out, "--json-lines") as (pid, printed):
+        read_steps(printed, 7)
+        os.kill(pid, number)
+        printed.read()
+        assert nursery.wait(pid) == 130
+    last = json.loads((partial / "metrics.jsonl").read_text().splitlines()[-1])
+    assert (tmp_path / "errors").read_text().splitlines() == [
+        "stopping after this step (again: at once) ...",
+        f"fedsdg: The run was stopped after step {last['step']}. It goes on with: fedsdg resume {out}",
+    ]
+    written = sorted(path.name for path in (partial / "server" / "checkpoints").glob("*.state"))
     assert written[-1] == f"checkpoint-{last['step']:06d}.state"  # nothing is lost
     fedsdg.resume(out)
     finished_as_if_nothing_had_happened(out, job)
@@ -160,56 +155,16 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again_with_the
     finished_as_if_nothing_had_happened(out, job)
 
 
-KILLED = """
-import os, signal, sys, warnings
-from pathlib import Path
-warnings.simplefilter("ignore")
-sys.path.insert(0, sys.argv[1])
-from reliability_helpers import run, settings, storage_in
-from fedsdg import state_files
-
-fsync, replace = os.fsync, os.replace
-
-def killed_at(number, when):
-    calls = []
-    def counted(original):
-        def call(*arguments):
-            calls.append(original)
-            if len(calls) == number and when == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
-            result = original(*arguments)
-            if len(calls) == number and when == "after":
-                os.kill(os.getpid(), signal.SIGKILL)
-            return result
-        return call
-    os.fsync, os.replace = counted(fsync), counted(replace)
-
-for argument in sys.argv[2:]:
-    profile, number, when, folder = argument.split(":", 3)
-    if os.fork() == 0:
-        killed_at(int(number), when)
-        run(settings(profile), storage=storage_in(Path(folder)))
-        os._exit(7)
-    print(os.WTERMSIG(os.wait()[1]))
-"""
-
-
-def test_a_process_that_is_killed_inside_a_checkpoint_loses_the_steps_since_the_one_before(tmp_path):
-    """At every moment of a write: before and after the data, the rename and the folder reached the disk."""
-    moments = [("plain", number, "before") for number in (2, 11, 14, 17)]
-    moments += [("plain", 17, "after"), ("masked", 14, "before"), ("masked", 17, "before")]
-    folders = {moment: tmp_path / "-".join(map(str, moment)) for moment in moments}
-    arguments = [f"{profile}:{number}:{when}:{folders[profile, number, when]}" for profile, number, when in moments]
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(Path(__file__).parent), *arguments],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "FEDSDG_THREADS": "1", "OMP_NUM_THREADS": "1"},
-    )
-    assert killed.stdout.split() == ["9"] * len(moments), killed.stderr
-    for moment, folder in folders.items():
-        storage = Storage(folder / "server", {name: folder / "clients" / name for name in ("left", "right")})
-        assert_same(run(settings(moment[0]), storage=storage, resume=True), uninterrupted(settings(moment[0])))
+def test_a_process_that_is_killed_inside_a_checkpoint_loses_the_steps_since_the_one_before(tmp_path, nursery):
+    """At moments of a write: before the data, the rename or the folder reached the disk, and after."""
+    moments = [("plain", call, "before") for call in (2, 10, 11, 14, 17)]
+    moments += [("plain", 11, "after"), ("plain", 17, "after"), ("masked", 14, "before"), ("masked", 17, "before")]
+    for profile, call, moment in moments:
+        folder = tmp_path / f"{profile}-{call}-{moment}"
+        pid = nursery.ask(profile=profile, call=call, moment=moment, folder=str(folder))
+        assert nursery.wait(pid) == -signal.SIGKILL
+        simulation = run(settings(profile), storage=storage_at(folder), resume=True)
+        assert_same(simulation, uninterrupted(settings(profile)))
 
 
 def test_the_moments_above_are_inside_checkpoints(tmp_path, monkeypatch):

@@ -7,12 +7,11 @@ Everything here is done with the messages that a client answers, and with what t
 from __future__ import annotations
 
 import math
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from reliability_helpers import CLIENTS, SEEDS, Crash, crash_after_step, data, run, settings, storage_in
+from reliability_helpers import SEEDS, Crash, crash_after_step, data, run, settings, storage_in
 
 from fedsdg.client.role import ClientRole
 from fedsdg.client.state import ClientState
@@ -35,13 +34,6 @@ def crashed(tmp_path_factory) -> Path:
     with pytest.raises(Crash):
         run(JOB, storage=storage_in(folder), watch=crash_after_step(3))
     return folder
-
-
-@pytest.fixture
-def storage(crashed, tmp_path) -> Storage:
-    """A copy of what the crash left."""
-    shutil.copytree(crashed, tmp_path / "run")
-    return Storage(tmp_path / "run" / "server", {name: tmp_path / "run" / "clients" / name for name in CLIENTS})
 
 
 class Session:

@@ -65,15 +65,14 @@ def small(tmp_path) -> Path:
     return tmp_path / "small.state"
 
 
-def test_every_changed_bit_is_noticed(small):
+def test_a_changed_bit_is_noticed_in_every_byte(small):
     blob = small.read_bytes()
     for position in range(len(blob)):
-        for bit in range(8):
-            changed = bytearray(blob)
-            changed[position] ^= 1 << bit
-            small.write_bytes(changed)
-            with pytest.raises(StateFileError, match=r"small\.state is damaged"):
-                load_state(small)
+        changed = bytearray(blob)
+        changed[position] ^= 1 << position % 8
+        small.write_bytes(changed)
+        with pytest.raises(StateFileError, match=r"small\.state is damaged"):
+            load_state(small)
 
 
 def test_every_lost_byte_is_noticed(small):

@@ -17,6 +17,7 @@ from fedsdg.cli import progress as display
 from fedsdg.cli import report, rows, running
 from fedsdg.cli.bench import bench
 from fedsdg.cli.deploy import deploy, site
+from fedsdg.cli.experiment import experiment
 from fedsdg.cli.inspect import inspect
 from fedsdg.cli.running import Quiet
 from fedsdg.estimate import estimate as estimate_cost
@@ -26,6 +27,7 @@ from fedsdg.run_folder import RunFolder
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False, help=fedsdg.__doc__)
 app.add_typer(bench, name="bench")
 app.add_typer(deploy, name="deploy")
+app.add_typer(experiment, name="experiment")
 app.add_typer(site, name="site")
 
 
@@ -98,5 +100,6 @@ def demo(
 def estimate(job: Annotated[Path, typer.Argument(help="The job file.")]) -> None:
     """Say what a job will cost before it runs: messages, bytes, seconds on this machine."""
     loaded = load_job(job)
-    data, _ = api.align(loaded)
-    report.show_estimate(Console(), estimate_cost(data, loaded.settings), loaded.profile)
+    data, alignment = api.align(loaded)
+    private = alignment if loaded.ids == "private" else None
+    report.show_estimate(Console(), estimate_cost(data, loaded.settings, private), loaded.profile)

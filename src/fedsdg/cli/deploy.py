@@ -106,7 +106,7 @@ def start(
     kits = engine_module("fedsdg.runtime.flare_kits", "flare")
     command = kits.site_command(kit)
     _say(Console(stderr=True), f"{loaded.name}: site of {kit} starts")
-    os.environ[PARTY_FILE] = str(party.resolve())
+    os.environ.update({**kits.SITE_ENVIRONMENT, PARTY_FILE: str(party.resolve())})
     os.chdir(kit)
     os.execv(command[0], command)  # noqa: S606 - our own command, without a shell
 

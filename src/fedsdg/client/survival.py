@@ -62,6 +62,8 @@ def list_checkpoints(state: ClientState, request: ListCheckpoints) -> Checkpoint
     """Answer with the whole checkpoints of this run."""
     if state.checkpoints is None:
         return CheckpointNumbers(())
+    for number in state.checkpoints.damaged():
+        logger.warning("client %r: its checkpoint %d is damaged and cannot be used", state.local.client_id, number)
     return CheckpointNumbers(state.checkpoints.numbers_of_run(request.run_id))
 
 

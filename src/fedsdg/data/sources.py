@@ -158,13 +158,13 @@ def _features(
     taken: set[str],
     owner: str,
 ) -> list[str]:
+    chosen = [name for name in names if name not in taken] if isinstance(columns, str) else list(columns)
+    _require(chosen, names, owner, "column")
     unknown = [name for name in pins if name not in names]
     if unknown:
         raise DataError(
             f"{owner}: the schema names a column {unknown[0]!r} that is not there. There are: {some(names)}."
         )
-    chosen = [name for name in names if name not in taken] if isinstance(columns, str) else list(columns)
-    _require(chosen, names, owner, "column")
     if not chosen:
         raise DataError(f"{owner}: there are no columns besides the id; a client needs at least one.")
     return chosen

@@ -157,7 +157,7 @@ def _card_text(card: Mapping[str, Any]) -> str:
         lines += ["", "This party holds no selected column: predictions do not need it."]
     else:
         lines += [
-            f"The bottom model takes {card['inputs']} inputs and sends {card['embedding_dimensions']} embedding values "
+            f"Inputs of the bottom model: {card['inputs']}. It sends {card['embedding_dimensions']} embedding values "
             "per row.",
             "",
             "A prediction reads these columns: " + ", ".join(card["needed_columns"]) + ".",

@@ -22,6 +22,8 @@ from fedsdg.data.binning import bin_target
 from fedsdg.errors import DataError
 
 MOST_CLASSES_GUESSED = 100
+#: Probabilities are rounded here: below single precision, where a row's place in a batch could show.
+PROBABILITY_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -126,12 +128,12 @@ class Objective:
         """Return rows x classes probabilities (classification)."""
         if self.task == "regression":
             raise DataError("a regression has no class probabilities")
-        # Computed in double and rounded: a vectorised single-precision sigmoid depends on a row's place in the batch.
+        # In double, and rounded: the last bits of a vectorised function depend on a row's place in the batch.
         outputs = outputs.detach().double()
         if self.task == "binary":
             positive = torch.sigmoid(outputs[:, :1])
-            return np.asarray(torch.cat([1 - positive, positive], dim=1).float().numpy())
-        return np.asarray(torch.softmax(outputs, dim=1).float().numpy())
+            return np.asarray(np.round(torch.cat([1 - positive, positive], dim=1).numpy(), PROBABILITY_DIGITS))
+        return np.asarray(np.round(torch.softmax(outputs, dim=1).numpy(), PROBABILITY_DIGITS))
 
     def gini_classes(self, rows: IntArray, target_bins: int) -> tuple[IntArray, int]:
         """Return class codes of these rows for the Gini score, and the number of classes."""

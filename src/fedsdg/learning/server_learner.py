@@ -76,9 +76,17 @@ class ServerLearner:
             objective.n_outputs,
             self._streams,
         )
-        self._adam = build_adam(self._top, plan.settings.learning_rate, plan.settings.weight_decay)
+        self._rates = (plan.settings.learning_rate, plan.settings.weight_decay)
+        self._optimiser: torch.optim.AdamW | None = None
         self._pending: _PendingStep | None = None
         self._fixed: dict[str, IntArray] = {}
+
+    @property
+    def _adam(self) -> torch.optim.AdamW | None:
+        """The optimiser, made when it is needed: a prediction needs none, and making one takes seconds to import."""
+        if self._optimiser is None:
+            self._optimiser = build_adam(self._top, *self._rates)
+        return self._optimiser
 
     @property
     def clients(self) -> tuple[str, ...]:
@@ -199,7 +207,7 @@ class ServerLearner:
 
     def snapshot(self) -> StateArrays:
         """Copy the whole state into named arrays."""
-        arrays = model_to_arrays(self._top, self._adam)
+        arrays = model_to_arrays(self._top, self._optimiser)
         arrays["clipped_gradients"] = np.array(self.clipped_gradients)
         for index, (client, dimensions) in enumerate(self._open.items()):
             arrays[f"open_dimensions/{index}"] = dimensions.copy()
@@ -209,7 +217,8 @@ class ServerLearner:
 
     def restore(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Go back to a snapshot."""
-        model_from_arrays(self._top, self._adam, arrays)
+        has_moments = any(name.startswith("adam/") for name in arrays)
+        model_from_arrays(self._top, self._adam if has_moments else self._optimiser, arrays)
         self.clipped_gradients = int(arrays["clipped_gradients"])
         for index, client in enumerate(self._open):
             self._open[client] = np.array(arrays[f"open_dimensions/{index}"], dtype=np.int64)

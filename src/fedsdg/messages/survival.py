@@ -60,8 +60,8 @@ class ListCheckpoints(Request[CheckpointNumbers]):
 class ResumeRun(Request[Joined]):
     """Go back to a checkpoint, with fresh keys.
 
-    Client learns: which steps are repeated. A repeated step uses the same gates and dithers and a fresh share, so the
-    server sees the same sums again and nothing new.
+    Client learns: which steps are repeated. A repeated step uses the same gates and dithers and a fresh share, so a
+    server that repeats what was lost sees the same sums again and nothing new.
     """
 
     client: str

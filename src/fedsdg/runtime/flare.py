@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
 from concurrent.futures import wait as wait_for
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,8 @@ TRANSFER = 20.0
 # What a call brings back.
 DONE, WORKING, REFUSED = "done", "working", "refused"
 Reply = dict[str, Any]
+#: A call to a client through its proxy: of a request, or, once that has arrived, of its answer.
+Call = Callable[[Any, bool], Any]
 
 
 class FlareClient:
@@ -92,10 +93,12 @@ class FlareClient:
         try:
             if collab.caller != SERVER:
                 raise ProtocolError("Another client called; only the server may.")
-            reply["body"] = ask().result(min(float(wait), 2 * POLL))
-            reply["state"] = DONE
-        except NotYet:
-            reply["state"] = WORKING
+            asked = ask()
+            if wait_for([asked], timeout=min(float(wait), 2 * POLL)).done:
+                reply["body"] = asked.result()
+                reply["state"] = DONE
+            else:
+                reply["state"] = WORKING
         except Exception as error:
             logger.error("the server's call was refused: %s", error)
             reply["error"] = error_name(error)
@@ -103,7 +106,7 @@ class FlareClient:
 
 
 class FlareChannel(CodecChannel):
-    """Asks the clients of a FLARE job, all at once."""
+    """Asks the clients of a FLARE job, all at once. After a failure, those who are still there can be asked on."""
 
     def __init__(self, proxies: Mapping[str, Any], patience: Patience) -> None:
         super().__init__()
@@ -113,72 +116,73 @@ class FlareChannel(CodecChannel):
         self._poll = min(POLL, patience.silence / 2)
         self._timeout = self._poll + min(TRANSFER, patience.silence / 2)
         self._numbers = dict.fromkeys(self._proxies, 0)
-        self._given_up = threading.Event()
+        self._gone: dict[str, PeerError] = {}
+        self._over = threading.Event()
         self._pool = ThreadPoolExecutor(max(1, len(self._proxies)), thread_name_prefix="fedsdg-ask")
 
     def greet(self) -> None:
         """Wait until every client is ready; refuse one that speaks another protocol."""
-        wait = self._patience.start
-        self._all({client: self._greeting(client, wait) for client in self._proxies})
+        self._all({client: self._greeting for client in self._proxies}, self._patience.start)
 
     def carry_all(self, requests: Mapping[str, bytes]) -> Mapping[str, bytes]:
         """Let all clients answer at the same time."""
         for client in requests:
             if client not in self._proxies:
                 raise ConfigError(f"there is no client {client!r}; this job has {', '.join(self._proxies)}")
-        return self._all({client: self._question(client, blob) for client, blob in requests.items()})
+        return self._all(
+            {client: self._question(client, blob) for client, blob in requests.items()}, self._patience.answer
+        )
 
     def close(self) -> None:
         """Let go of calls that are under way."""
-        self._given_up.set()
+        self._over.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _all(self, asks: Mapping[str, Callable[[], bytes]]) -> dict[str, bytes]:
-        futures = {client: self._pool.submit(ask) for client, ask in asks.items()}
+    def _all(self, asks: Mapping[str, Call], limit: float) -> dict[str, bytes]:
+        given_up = threading.Event()
+        futures = {
+            client: self._pool.submit(self._until_done, client, ask, limit, given_up) for client, ask in asks.items()
+        }
         done, _ = wait_for(futures.values(), return_when=FIRST_EXCEPTION)
         errors = {client: future.exception() for client, future in futures.items() if future in done}
         error = next((error for error in errors.values() if error is not None), None)
         if error is None:
             return {client: future.result() for client, future in futures.items()}
-        self._given_up.set()  # the others need not be waited for
+        given_up.set()  # the others need not be waited for
         if isinstance(error, RunAborted):
             late = ", ".join(client for client in futures if errors.get(client, error) is not None)
             raise PeerError(f"FLARE stopped the job: somebody asked for it, or one of {late} has ended") from None
         raise error
 
-    def _greeting(self, client: str, limit: float) -> Callable[[], bytes]:
-        def call(proxy: Any) -> Any:
-            return proxy.greet(protocol=PROTOCOL_VERSION, wait=self._poll)
+    def _greeting(self, proxy: Any, asked: bool) -> Any:
+        return proxy.greet(protocol=PROTOCOL_VERSION, wait=self._poll)
 
-        return lambda: self._until_done(client, call, call, limit)
-
-    def _question(self, client: str, blob: bytes) -> Callable[[], bytes]:
+    def _question(self, client: str, blob: bytes) -> Call:
         self._numbers[client] += 1
         number = self._numbers[client]
-        return lambda: self._until_done(
-            client,
-            lambda proxy: proxy.answer(number=number, blob=blob, wait=self._poll),
-            lambda proxy: proxy.collect(number=number, wait=self._poll),
-            self._patience.answer,
-        )
 
-    def _until_done(
-        self, client: str, ask: Callable[[Any], Any], ask_again: Callable[[Any], Any], limit: float
-    ) -> bytes:
+        def call(proxy: Any, asked: bool) -> Any:
+            if asked:
+                return proxy.collect(number=number, wait=self._poll)
+            return proxy.answer(number=number, blob=blob, wait=self._poll)
+
+        return call
+
+    def _until_done(self, client: str, call: Call, limit: float, given_up: threading.Event) -> bytes:
         """Call until the answer is there. After a failed call the whole request is sent again: it may be lost."""
         started = heard = time.monotonic()
-        call = ask
-        while not self._given_up.is_set():
+        asked = False
+        while client not in self._gone and not given_up.is_set() and not self._over.is_set():
             try:
-                reply = call(self._proxies[client](timeout=self._timeout))
+                reply = call(self._proxies[client](timeout=self._timeout), asked)
             except CollabCallError:
                 if time.monotonic() - heard > self._patience.silence:
-                    raise PeerError(
-                        f"client {client!r} has given no sign of life for {self._patience.silence:g} seconds; look "
-                        "at its log, and start the job again"
-                    ) from None
-                self._given_up.wait(1.0)
-                call = ask
+                    self._gone[client] = PeerError(
+                        f"client {client!r} has given no sign of life for {self._patience.silence:g} seconds; look at "
+                        "its log, and start the job again"
+                    )
+                given_up.wait(1.0)
+                asked = False
                 continue
             heard = time.monotonic()
             state = self._state(client, reply)
@@ -188,8 +192,8 @@ class FlareChannel(CodecChannel):
                 raise PeerError(f"client {client!r} refused: {reply['error']}; its own log says why")
             if heard - started > limit:
                 raise PeerError(f"client {client!r} has worked for more than {limit:g} seconds on one answer")
-            call = ask_again
-        raise PeerError("another client failed")
+            asked = True
+        raise self._gone.get(client) or PeerError("another client failed")
 
     @staticmethod
     def _state(client: str, reply: Any) -> str:
@@ -200,11 +204,12 @@ class FlareChannel(CodecChannel):
             and isinstance(reply.get("body"), bytes)
             and isinstance(reply.get("error"), str)
             and len(reply["error"]) < 100
+            and isinstance(reply.get("protocol"), int)
         ):
             raise PeerError(f"client {client!r} sent something that is no reply of this protocol")
-        if reply.get("protocol") != PROTOCOL_VERSION:
+        if reply["protocol"] != PROTOCOL_VERSION:
             raise PeerError(
-                f"client {client!r} speaks protocol {reply.get('protocol')!r}; this server speaks {PROTOCOL_VERSION}. "
+                f"client {client!r} speaks protocol {reply['protocol']}; this server speaks {PROTOCOL_VERSION}. "
                 "Upgrade one of the two."
             )
         return str(reply["state"])

@@ -179,7 +179,8 @@ def site_command(kit: Path) -> list[str]:
         kind, module, identity = "server", "nvflare.private.fed.app.server.server_train", ["org=server"]
     elif (startup / "fed_client.json").is_file():
         kind, module = "client", "nvflare.private.fed.app.client.client_train"
-        identity = [f"uid={kit.name}", f"org={_organisation(kit.name)}"]
+        name = str(json.loads((startup / "fed_client.json").read_text())["client"]["fqsn"])
+        identity = [f"uid={name}", f"org={_organisation(name)}"]
     else:
         raise ConfigError(f"{kit} is no kit of a server or a client: nothing fitting lies in its folder startup")
     (kit / "transfer").mkdir(exist_ok=True)

@@ -158,15 +158,15 @@ class _Watcher:
     def _watch(self, sent: list[str]) -> None:
         while not self._over.wait(2.0):
             for reply in self._grid.pull_messages(sent):
-                self._channel.fail(PeerError(f"a client ended before the job did: {self._ending(reply)}"))
+                name, ending = self._ending(reply)
+                self._channel.fail(name, PeerError(f"client {name!r} ended before the job did: {ending}"))
 
     @staticmethod
-    def _ending(reply: Message) -> str:
-        node = reply.metadata.src_node_id
+    def _ending(reply: Message) -> tuple[str, str]:
         if reply.has_error():
-            return f"node {node} could not run it, Flower's error {reply.error.code}"
+            return f"node {reply.metadata.src_node_id}", f"Flower's error {reply.error.code}"
         name, ending = (str(reply.content.config_records[RECORD].get(key))[:100] for key in ("name", "ending"))
-        return f"{name} ({ending}); its own log says why"
+        return name, f"{ending}; its own log says why"
 
 
 @client_app.query(RECORD)

@@ -91,10 +91,11 @@ class _Line:
     number: int = 0
     pending: bytes | None = None
     answer: bytes | None = None
+    failure: PeerError | None = None
 
 
 class StreamChannel(CodecChannel):
-    """Waits for invited clients and asks them, all at once."""
+    """Waits for invited clients and asks them, all at once. After a failure, those who are left can be asked on."""
 
     def __init__(self, invitations: Sequence[Invitation], patience: Patience) -> None:
         super().__init__()
@@ -103,7 +104,7 @@ class StreamChannel(CodecChannel):
         self._changed = threading.Condition()
         self._lines: dict[str, _Line] = {}
         self._names: dict[str, str] = {}  # who came with which token
-        self._failure: PeerError | None = None
+        self._news: list[PeerError] = []  # failures that nobody was told of yet
         self._goodbye: bytes | None = None
         self._server: grpc.Server | None = None
         #: How often a client came back after its stream broke.
@@ -159,10 +160,12 @@ class StreamChannel(CodecChannel):
                 self._changed.wait(0.5)
             return {client: line.answer or b"" for client, line in asked.items()}
 
-    def fail(self, problem: PeerError) -> None:
-        """Let whoever waits stop waiting: the engine knows that it is in vain."""
+    def fail(self, client: str, problem: PeerError) -> None:
+        """Note that a client is lost, so that nobody waits for it in vain: whoever waits now is told at once."""
         with self._changed:
-            self._failure = self._failure or problem
+            self._news.append(problem)
+            if client in self._lines:
+                self._lines[client].failure = problem
             self._changed.notify_all()
 
     def close(self, *, early: bool = False) -> None:
@@ -189,14 +192,16 @@ class StreamChannel(CodecChannel):
 
     def _check(self, waited_for: Mapping[str, _Line]) -> None:
         """Raise if waiting is in vain."""
-        if self._failure is not None:
-            raise self._failure
+        if self._news:
+            raise self._news.pop(0)
         for client, line in waited_for.items():
             if line.outbox is None and time.monotonic() - line.lost > self._patience.silence:
-                raise PeerError(
+                line.failure = PeerError(
                     f"client {client!r} has given no sign of life for {self._patience.silence:g} seconds; look at its "
                     "log, and start the job again"
                 )
+            if line.failure is not None:
+                raise line.failure
 
     # --- In gRPC's threads ----------------------------------------------------------------------------------------
 
@@ -258,7 +263,7 @@ class StreamChannel(CodecChannel):
                 try:
                     self._take(line, *unpack(frame))
                 except PeerError as problem:
-                    self.fail(PeerError(f"client {name!r} {problem}"))
+                    self.fail(name, PeerError(f"client {name!r} {problem}"))
 
     def _take(self, line: _Line, kind: int, number: int, body: bytes) -> None:
         with self._changed:

@@ -66,7 +66,11 @@ class RunKeeper:
 
 def newest_common(own: Checkpoints, of_clients: list[tuple[int, ...]]) -> int | None:
     """Return the newest checkpoint that every party can read, or None when a run has to start again."""
+    for number in own.damaged():
+        logger.warning("the server's checkpoint %d is damaged and cannot be used", number)
     common = set(own.numbers()).intersection(*of_clients)
+    if not common:
+        logger.warning("there is no checkpoint that all parties can read: the run starts again")
     return max(common) if common else None
 
 

@@ -1,0 +1,1 @@
+"""Methods to compare with: one file per method, all over the same parties and the same final model."""

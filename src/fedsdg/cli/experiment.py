@@ -1,0 +1,117 @@
+"""`fedsdg experiment ...`: rerun the comparisons, resume them, and print their tables."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from fedsdg.datasets import registry
+from fedsdg.experiments import catalogue, runner
+from fedsdg.experiments.cell import Row
+from fedsdg.experiments.results import FAILURES, RESULTS, ResultsFolder
+
+experiment = typer.Typer(no_args_is_help=True, help="Rerun the paper's comparisons with honest splits.")
+
+USUAL_PROCESSES = min(2, os.cpu_count() or 1)
+
+
+@experiment.command("list")
+def list_experiments() -> None:
+    """Show every experiment with its question, data sets and number of methods, then every data set."""
+    console = Console()
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("experiment", "question", "data sets", "methods"):
+        table.add_column(name)
+    for each in catalogue.EXPERIMENTS.values():
+        table.add_row(each.name, each.question, ", ".join(each.datasets), str(len(each.variants)))
+    console.print(table)
+    sets = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("data set", "kind", "what it is"):
+        sets.add_column(name)
+    for entry in registry.ENTRIES.values():
+        sets.add_row(entry.name, entry.kind, entry.description)
+    console.print()
+    console.print(sets)
+
+
+@experiment.command()
+def run(
+    name: Annotated[str, typer.Argument(help="The experiment; `fedsdg experiment list` shows them.")],
+    out: Annotated[Path, typer.Option(help="The folder of its results; rows that are there are kept.")],
+    datasets: Annotated[str, typer.Option(help="Data sets, separated by commas; default: the experiment's.")] = "",
+    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions with other folds, dealings and initial weights.")] = 1,
+    preset: Annotated[str | None, typer.Option(help="Training settings: default, wide or paper.")] = None,
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by semicolons.")] = "",
+    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = USUAL_PROCESSES,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
+) -> None:
+    """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
+    console = Console(quiet=quiet)
+    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, preset, _names(methods, ";") or None)
+    try:
+        with _display(console) as progress:
+            bar = progress.add_task(name, total=None, last="")
+
+            def watch(done: int, total: int, row: Row) -> None:
+                progress.update(bar, completed=done, total=total, last=_line(row))
+                if not console.is_terminal and not quiet:
+                    print(f"{done}/{total} {_line(row)}", flush=True)
+
+            outcome = runner.run(grid, out, processes=processes, watch=watch)
+    except KeyboardInterrupt:
+        console.print(f"stopped; every finished row is in {out / RESULTS}. The same command goes on from there.")
+        raise typer.Exit(130) from None
+    console.print(
+        f"{outcome.done} rows computed, {outcome.skipped} were there: {out / RESULTS}", highlight=False, soft_wrap=True
+    )
+    if outcome.failed:
+        console.print(f"{outcome.failed} rows failed: {out / FAILURES}; the same command tries them again.")
+        raise typer.Exit(1)
+
+
+@experiment.command()
+def table(
+    folder: Annotated[Path, typer.Argument(help="The folder of an experiment.")],
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown as it is.")] = False,
+) -> None:
+    """Print the table of an experiment, also of an unfinished one."""
+    results = ResultsFolder(folder)
+    about = results.description()
+    rows = results.rows()
+    title = f"# {about['name']}: {about['question']}"
+    page = f"{title}\n\n{catalogue.find(about['name']).page(rows)}" if rows else f"{title}\n\nNo rows yet."
+    if markdown:
+        print(page)
+    else:
+        Console().print(Markdown(page))
+
+
+def _names(text: str, separator: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(separator) if name.strip())
+
+
+def _line(row: Row) -> str:
+    score = row.get("accuracy", row.get("r2"))
+    found = f"FAILED {row['error']}" if "error" in row else "" if score is None else f"{score:.3f}"
+    return f"{row['dataset']} {row['method']} fold {row['fold']} seed {row['seed']} {found}"
+
+
+def _display(console: Console) -> Progress:
+    return Progress(
+        TextColumn("[bold]{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[last]}", markup=False),
+        console=console,
+        disable=not console.is_terminal,
+    )

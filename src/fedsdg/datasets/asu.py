@@ -1,0 +1,46 @@
+"""The feature-selection collection of Arizona State University (scikit-feature): MATLAB files with ``X`` and ``Y``.
+
+The files are fetched at one commit of the collection's repository, so they cannot change.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import io as scipy_io  # type: ignore[import-untyped]
+from scipy import sparse
+
+from fedsdg.datasets.download import fetch
+from fedsdg.errors import DataError
+
+COMMIT = "48cffad4e88ff4b9d2f1c7baffb314d1b3303792"
+HOME = "https://raw.githubusercontent.com/jundongl/scikit-feature"
+
+FILES = {
+    "MADELON": "madelon.mat",
+    "ARCENE": "arcene.mat",
+    "BASEHOCK": "BASEHOCK.mat",
+    "RELATHE": "RELATHE.mat",
+    "PCMAC": "PCMAC.mat",
+    "COIL20": "COIL20.mat",
+    "ISOLET": "Isolet.mat",
+}
+
+
+def address(name: str) -> str:
+    """Return where a data set of the collection lies."""
+    return f"{HOME}/{COMMIT}/skfeature/data/{FILES[name]}"
+
+
+def read(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic], str]:
+    """Fetch a data set of the collection; return features, labels and the address."""
+    url = address(name)
+    path = fetch(url, f"scikit-feature-{FILES[name]}")
+    try:
+        content = scipy_io.loadmat(str(path), variable_names=["X", "Y"])
+        features, labels = content["X"], content["Y"]
+    except Exception:  # whatever the reader stumbles over: a page that says "moved" must not stay in the cache
+        path.unlink(missing_ok=True)
+        raise DataError(f"{url}: not a MATLAB file with X and Y") from None
+    dense = features.toarray() if sparse.issparse(features) else np.asarray(features)
+    return dense, np.asarray(labels).reshape(-1), url

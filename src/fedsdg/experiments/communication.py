@@ -1,0 +1,78 @@
+"""Communication: embedding values per prediction and over the whole training, in the clear at four bytes each.
+
+Encryption multiplies them by a factor that depends on key and packing, not on the method; `security_cost` counts real
+messages. The wide preset is used: with 100 values per client, as in the paper, there is something to close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from fedsdg.baselines.fedsdg_fs import FedSDG
+from fedsdg.baselines.original_gate import OriginalGate
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Experiment, Variant
+from fedsdg.experiments.gate_paths import record_path
+from fedsdg.experiments.measure import VALUE_BYTES
+from fedsdg.experiments.methods import ALL, label
+from fedsdg.experiments.statistics import group
+from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
+
+
+def _gates(cell: Cell, method: FedSDG | OriginalGate) -> Row:
+    row = record_path(cell, method.config(cell.vertical.config))
+    row["training_bytes"] = VALUE_BYTES * row.pop("training_values")
+    del row["curve"]
+    return row
+
+
+def _all(cell: Cell) -> Row:
+    row = ALL.measure(cell)
+    phase = cell.vertical.config.compact_phase
+    batch = min(phase.batch_size, len(cell.vertical.train_rows))
+    return row | {"training_bytes": VALUE_BYTES * 2 * phase.steps * batch * row["embedding_open"]}
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return bytes per 100 predictions and for training, with what is saved against all features."""
+    lines = []
+    for name, methods in group(rows).items():
+        whole = field_summary(methods["all"], "bytes").mean if "all" in methods else float("nan")
+        for method, of in methods.items():
+            saved = 1 - field_summary(of, "bytes").mean / whole
+            lines.append(
+                [
+                    label_of(name, of),
+                    label(method),
+                    score_text(of),
+                    field_text(of, "embedding_open", ".1f"),
+                    field_text(of, "bytes", ",.0f"),
+                    f"{saved:.0%}" if saved == saved else "-",
+                    field_text(of, "training_bytes", ",.0f"),
+                ]
+            )
+    header = [
+        "data set",
+        "method",
+        "test",
+        "embedding values",
+        "bytes for 100 predictions",
+        "saved",
+        "bytes for training",
+    ]
+    return markdown(header, lines)
+
+
+EXPERIMENT = Experiment(
+    name="communication",
+    question="How much is sent for 100 predictions, and during training?",
+    datasets=("MADELON", "ARCENE", "BASEHOCK", "RELATHE", "PCMAC", "COIL20", "ISOLET", "GISETTE_SURROGATE", "FRIEDMAN"),
+    variants=(
+        Variant("all", _all),
+        Variant("original_gate", partial(_gates, method=OriginalGate())),
+        Variant("fedsdg", partial(_gates, method=FedSDG())),
+    ),
+    table=table,
+    preset="wide",
+)

@@ -1,0 +1,57 @@
+"""What an experiment is: a question, its data sets, and the variants whose rows answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fedsdg.errors import ConfigError
+from fedsdg.experiments.cell import Cell, Row
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One line of the comparison: a method, or a setting of it. Its name is the rows' ``method``."""
+
+    name: str
+    measure: Callable[[Cell], Row]
+    after: tuple[str, ...] = ()
+    """Variants whose rows of the same cell must be there first (for instance to match a number of columns)."""
+    datasets: tuple[str, ...] | None = None
+    """Data sets it applies to; None: all."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A question that a grid of data sets, folds and seeds answers."""
+
+    name: str
+    question: str
+    datasets: tuple[str, ...]
+    variants: tuple[Variant, ...]
+    table: Callable[[Sequence[Row]], str]
+    """Results as a Markdown page."""
+    preset: str = "default"
+    """Training settings, unless the command says otherwise."""
+
+    def variant(self, name: str) -> Variant:
+        """Return the variant of this name."""
+        for each in self.variants:
+            if each.name == name:
+                return each
+        raise ConfigError(
+            f"{self.name} has no method {name!r}; there are {', '.join(each.name for each in self.variants)}"
+        )
+
+    def page(self, rows: Sequence[Row]) -> str:
+        """Return the results as Markdown, in the order of data sets and variants, whatever order they came in."""
+        order = {each.name: index for index, each in enumerate(self.variants)}
+        first = {
+            name: index for index, name in enumerate(dict.fromkeys((*self.datasets, *(r["dataset"] for r in rows))))
+        }
+        known = [row for row in rows if row["method"] in order]
+        return self.table(sorted(known, key=lambda row: (first[row["dataset"]], order[row["method"]])))
+
+    def methods_for(self, dataset: str) -> tuple[Variant, ...]:
+        """Return the variants that apply to a data set."""
+        return tuple(each for each in self.variants if each.datasets is None or dataset in each.datasets)

@@ -1,0 +1,72 @@
+"""Runs of the gated phase with everything on the way recorded: what the questions about paths share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fedsdg.baselines.gates import run_gates
+from fedsdg.baselines.ranking import top
+from fedsdg.config import TrainingConfig
+from fedsdg.data.arrays import BoolArray
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.measure import describe
+from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.two_phase_training import Progress
+
+Curve = list[dict[str, float]]
+
+
+def record_path(cell: Cell, config: TrainingConfig, *, overlap: bool = False) -> Row:
+    """Run with these settings and return the usual row plus ``curve``: one entry per validation pass.
+
+    An entry has the step, open features, embedding values that are sent, the score on the validation rows and, if
+    wished, the share of open features that are also among as many best ones by Gini impurity.
+    """
+    curve: Curve = []
+    values_sent = 0
+
+    def watch(progress: Progress, federation: PlainFederation) -> None:
+        nonlocal values_sent
+        sent = federation.open_embeddings()
+        phase = config.gated_phase if progress.phase == "gated" else config.compact_phase
+        values_sent += 2 * sent * min(phase.batch_size, len(cell.vertical.train_rows))  # embeddings there, slopes back
+        if progress.point is None:
+            return
+        entry = {
+            "step": float(progress.step),
+            "open": float(progress.point.n_open),
+            "embedding": float(sent),
+            "score": progress.point.score.value,
+        }
+        if overlap:
+            entry["overlap"] = overlap_with_gini(federation)
+        curve.append(entry)
+
+    run = run_gates(cell.vertical, config, watch)
+    return describe(cell, run.selection) | {"curve": curve, "training_values": values_sent}
+
+
+def overlap_with_gini(federation: PlainFederation) -> float:
+    """Return the share of open gates that are among as many best columns by Gini impurity."""
+    open_gates: dict[str, BoolArray] = {}
+    deviations = {}
+    for name, client in federation.clients.items():
+        gates, scores = client.learner.input_gates, client.gini_scores
+        if gates is None or scores is None:
+            return float("nan")
+        open_gates[name] = gates.means() > 0
+        deviations[name] = scores.deviations_from_chance()
+    count = int(sum(flags.sum() for flags in open_gates.values()))
+    if count == 0:
+        return float("nan")
+    best = top(deviations, count).columns
+    return float(sum(open_gates[name][best[name]].sum() for name in best) / count)
+
+
+def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: int) -> float | None:
+    """Return the first recorded step with at most this share of the columns open, or None."""
+    reached = [entry["step"] for entry in curve if entry["open"] <= share * n_columns]
+    return float(np.min(reached)) if reached else None

@@ -1,0 +1,68 @@
+"""From a selection to a row of results: scores, sizes, and the truth where it is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fedsdg.baselines.final_model import train_final
+from fedsdg.baselines.selector import Selection, Selector
+from fedsdg.data.arrays import IntArray
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.parameters import count_parameters
+
+SAMPLES = 100
+"""Predictions whose bytes are counted, as in the paper."""
+VALUE_BYTES = 4
+"""An embedding value in the clear, as float32. Encrypted bytes depend on key and packing; see `security_cost`."""
+MOST_COLUMNS_LISTED = 500
+
+
+def measure(cell: Cell, selector: Selector) -> Row:
+    """Select, train the final model (unless the method brings its own) and score it on the fold's test rows."""
+    return describe(cell, selector.select(cell.vertical))
+
+
+def describe(cell: Cell, selection: Selection) -> Row:
+    """Score a selection on the fold's test rows."""
+    data = cell.vertical
+    model = selection.model or train_final(data, selection)
+    score = model.score(cell.test_rows)
+    embedding = model.embedding
+    counts = {name: len(columns) for name, columns in selection.columns.items()}
+    phase = model.server.plan
+    row: Row = {
+        "r2" if cell.data.task == "regression" else "accuracy": score.value,
+        "loss": score.loss,
+        "validation": model.score(data.validation_rows).value,
+        "kept": phase.name,
+        "parameters": count_parameters(
+            phase.settings,
+            counts if not phase.gated else {name: table.n_columns for name, table in data.tables.items()},
+            embedding,
+            phase.task_outputs,
+        ),
+        "embedding_open": model.embedding_open,
+        "bytes": SAMPLES * VALUE_BYTES * model.embedding_open,
+    }
+    return row | compare_with_truth(cell, selection.columns)
+
+
+def compare_with_truth(cell: Cell, columns: Mapping[str, IntArray]) -> Row:
+    """Return what was selected, and precision and recall where the truth is known."""
+    chosen = np.sort(np.concatenate([cell.parts[name][positions] for name, positions in columns.items()]))
+    row: Row = {
+        "selected": len(chosen),
+        "ratio": len(chosen) / sum(len(part) for part in cell.parts.values()),
+        "columns": chosen.tolist() if len(chosen) <= MOST_COLUMNS_LISTED else None,
+        "precision": None,
+        "recall": None,
+    }
+    truth = cell.data.relevant_mask()
+    if truth is not None:
+        held = np.concatenate(list(cell.parts.values()))
+        hits = int(truth[chosen].sum())
+        row["precision"] = hits / len(chosen) if len(chosen) else 0.0
+        row["recall"] = hits / max(1, int(truth[held].sum()))
+    return row

@@ -1,0 +1,99 @@
+"""Methods by name, as variants of an experiment."""
+
+from __future__ import annotations
+
+from fedsdg.baselines.all_features import AllFeatures
+from fedsdg.baselines.chi2 import chi2_scores
+from fedsdg.baselines.fedsdg_fs import FedSDG
+from fedsdg.baselines.gini import gini_deviations
+from fedsdg.baselines.group_lasso import GroupLasso
+from fedsdg.baselines.information_value import information_value_scores
+from fedsdg.baselines.less_vfl import LessVFL
+from fedsdg.baselines.ms_gini import ms_gini_scores
+from fedsdg.baselines.mutual_information import mutual_information_scores
+from fedsdg.baselines.original_gate import OriginalGate
+from fedsdg.baselines.random_choice import random_scores
+from fedsdg.baselines.ranking import VALIDATED, HowMany, RankingSelector, Score
+from fedsdg.baselines.selector import Selector
+from fedsdg.baselines.sffs import f_scores
+from fedsdg.baselines.vflfs import VFLFS
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Variant
+from fedsdg.experiments.measure import measure
+
+FILTERS: dict[str, Score] = {
+    "gini": gini_deviations,
+    "sffs": f_scores,
+    "ms_gini": ms_gini_scores,
+    "chi2": chi2_scores,
+    "mutual_information": mutual_information_scores,
+    "iv": information_value_scores,
+    "random": random_scores,
+}
+LABELS = {
+    "fedsdg": "FedSDG-FS",
+    "all": "all features",
+    "original_gate": "original-Gate",
+    "less_vfl": "LESS-VFL",
+    "vflfs": "VFLFS (reconstructed)",
+    "group_lasso": "group lasso",
+    "gini": "FedSDG-FS-gini",
+    "sffs": "SFFS",
+    "ms_gini": "MS-GINI",
+    "chi2": "chi2",
+    "mutual_information": "mutual information",
+    "iv": "IV",
+    "random": "random",
+    "centralised": "centralised",
+}
+MATCHED = "matched"
+
+
+def label(method: str) -> str:
+    """Return a method's name for a reader: ``sffs@0.5`` is ``SFFS, .5``."""
+    base, _, number = method.partition("@")
+    name = LABELS.get(base, base)
+    return f"{name}, {number}" if number else name
+
+
+def variant(selector: Selector, name: str | None = None) -> Variant:
+    """Return the variant of one selector."""
+    return Variant(name or selector.name, lambda cell: measure(cell, selector))
+
+
+FEDSDG, ALL, ORIGINAL_GATE, LESS_VFL = (variant(each) for each in (FedSDG(), AllFeatures(), OriginalGate(), LessVFL()))
+
+
+def with_share(base: str, share: float) -> Variant:
+    """Return a ranking method that keeps a share of all columns."""
+    how_many = HowMany(share=share)
+    return variant(_ranking(base, how_many))
+
+
+def with_count(base: str, count: int) -> Variant:
+    """Return a method that keeps a number of columns."""
+    if base == "fedsdg":
+        return variant(FedSDG(count))
+    if base == "original_gate":
+        return variant(OriginalGate(count))
+    return variant(_ranking(base, HowMany(count=count)))
+
+
+def validated(base: str) -> Variant:
+    """Return a ranking method whose number of columns validation chooses."""
+    return variant(_ranking(base, VALIDATED))
+
+
+def matched(base: str) -> Variant:
+    """Return a ranking method that keeps as many columns as FedSDG-FS kept in the same cell."""
+
+    def run(cell: Cell) -> Row:
+        return measure(cell, _ranking(base, HowMany(count=int(cell.earlier["fedsdg"]["selected"]))))
+
+    return Variant(f"{base}@{MATCHED}", run, after=("fedsdg",))
+
+
+def _ranking(base: str, how_many: HowMany) -> Selector:
+    if base == "group_lasso":
+        return GroupLasso(how_many)
+    return VFLFS(how_many) if base == "vflfs" else RankingSelector(base, FILTERS[base], how_many)

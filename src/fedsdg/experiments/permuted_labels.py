@@ -1,0 +1,49 @@
+"""A check against leakage: with labels in random order nothing can be learned, so scores must fall to chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Experiment, Variant
+from fedsdg.experiments.methods import FEDSDG, ORIGINAL_GATE, validated
+from fedsdg.experiments.statistics import group
+from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
+
+
+def _measure(cell: Cell, method: Variant) -> Row:
+    shuffled = np.random.default_rng(1000 + cell.seed).permutation(cell.data.y)
+    row = method.measure(cell.changed(data=replace(cell.data, y=shuffled, truth=None)))
+    return row | {"chance": chance(cell)}
+
+
+def chance(cell: Cell) -> float:
+    """Return the score of a model that knows only how frequent the classes are (R squared 0)."""
+    if cell.data.task == "regression":
+        return 0.0
+    return float(np.unique(cell.data.y, return_counts=True)[1].max() / cell.data.n_rows)
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return scores beside chance."""
+    lines = [
+        [label_of(name, of), method, score_text(of), field_text(of, "chance", ".3f"), str(len(of))]
+        for name, methods in group(rows).items()
+        for method, of in methods.items()
+    ]
+    return markdown(["data set", "method", "test with permuted labels", "chance", "cells"], lines)
+
+
+EXPERIMENT = Experiment(
+    name="permuted_labels",
+    question="Does anything but the labels of the training rows reach the model?",
+    datasets=("MADELON", "PCMAC", "ARCENE"),
+    variants=tuple(
+        Variant(method.name, partial(_measure, method=method)) for method in (FEDSDG, ORIGINAL_GATE, validated("sffs"))
+    ),
+    table=table,
+)

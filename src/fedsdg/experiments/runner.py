@@ -1,0 +1,263 @@
+"""Run a grid: skip what is there, compute what is missing, write every row as soon as it is known.
+
+Only names travel to worker processes; a worker loads the data set and looks the variant up itself. A failed task is
+noted and the others go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from fedsdg.config import TrainingConfig
+from fedsdg.datasets import registry
+from fedsdg.datasets.dataset import DataSet
+from fedsdg.errors import ConfigError, DataError
+from fedsdg.experiments import catalogue
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Experiment
+from fedsdg.experiments.results import Key, ResultsFolder, commit, key_of
+from fedsdg.job import PRESETS
+from fedsdg.server.summary import deciding_versions as versions
+from fedsdg.simulation import one_torch_thread
+
+MOST_PROCESSES = 64
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What to run."""
+
+    experiment: str
+    datasets: tuple[str, ...]
+    folds: int = 5
+    seeds: int = 1
+    preset: str | None = None
+    """Training settings by name; None: those of the experiment."""
+    methods: tuple[str, ...] | None = None
+    """Variants to run; None: all."""
+    config: TrainingConfig | None = None
+    """Training settings instead of a preset."""
+
+    def settings(self) -> TrainingConfig:
+        """Return the training settings."""
+        if self.config is not None:
+            return self.config
+        name = self.preset or catalogue.find(self.experiment).preset
+        if name not in PRESETS:
+            raise ConfigError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
+        return PRESETS[name]()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row to compute."""
+
+    experiment: str
+    dataset: str
+    method: str
+    fold: int
+    folds: int
+    seed: int
+    config: TrainingConfig
+    earlier: tuple[tuple[str, Row], ...] = ()
+
+    @property
+    def key(self) -> Key:
+        """What the row will answer."""
+        return self.dataset, self.method, self.fold, self.seed
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a grid ended."""
+
+    done: int
+    skipped: int
+    failed: int
+
+
+Watch = Callable[[int, int, Row], None]
+"""(rows there, rows wanted, the new row or the note of a failure)"""
+
+
+def run(
+    grid: Grid,
+    out: Path,
+    *,
+    processes: int = 1,
+    watch: Watch = lambda done, total, row: None,
+) -> Outcome:
+    """Compute the missing rows of a grid."""
+    if not 1 <= processes <= MOST_PROCESSES:
+        raise ConfigError(f"processes: between 1 and {MOST_PROCESSES}, not {processes}")
+    experiment = catalogue.find(grid.experiment)
+    tasks = list(_tasks(grid, experiment))
+    folder = ResultsFolder(out)
+    there = {key_of(row): row for row in folder.rows()}
+    missing = [task for task in tasks if task.key not in there]
+    # Before anything is written: a data set that cannot be had is found out now, not in the middle of the night.
+    sources = {name: asdict(load(name).provenance) for name in dict.fromkeys(task.dataset for task in missing)}
+    folder.prepare({**_description(grid, experiment), "sources": sources})
+    stamp = {"commit": commit(), "config_hash": config_hash(grid.settings()), "versions": versions()}
+    skipped = done = len(tasks) - len(missing)
+    failed = 0
+    for row in _compute(missing, there, experiment, processes):
+        if "error" in row:
+            failed += 1
+            folder.note_failure({**row, **stamp})
+        else:
+            done += 1
+            folder.append({**row, **stamp})
+        watch(done, len(tasks), row)
+    return Outcome(done - skipped, skipped, failed)
+
+
+def config_hash(config: TrainingConfig) -> str:
+    """Return a short digest of the training settings."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
+
+
+def run_task(task: Task) -> Row:
+    """Compute one row; an error becomes a note, since one bad cell must not end a night's work."""
+    asked = {"dataset": task.dataset, "method": task.method, "fold": task.fold, "seed": task.seed}
+    started, cpu = time.perf_counter(), time.process_time()
+    try:
+        cell = cell_of(task.dataset, task.fold, task.folds, task.seed, task.config.model_dump_json())
+        cell.earlier.update(task.earlier)
+        variant = catalogue.find(task.experiment).variant(task.method)
+        with one_torch_thread(), threadpool_limits(1):
+            answer = variant.measure(cell)
+    except Exception as problem:
+        place = traceback.extract_tb(problem.__traceback__)[-1]
+        return {**asked, "error": f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"}
+    surrogate = {"surrogate": True} if cell.data.provenance.surrogate else {}
+    cost = {
+        "seconds": round(time.perf_counter() - started, 3),
+        "cpu_seconds": round(time.process_time() - cpu, 3),
+    }
+    return {**asked, **surrogate, **answer, **cost}
+
+
+@lru_cache(maxsize=1)
+def load(name: str) -> DataSet:
+    """Load a data set; tasks come ordered by data set, so one at a time is enough."""
+    return registry.load(name)
+
+
+@lru_cache(maxsize=1)
+def cell_of(dataset: str, fold: int, folds: int, seed: int, config: str) -> Cell:
+    """Return a cell; the tasks of one cell come together, so its methods share what the clients prepared."""
+    return Cell(load(dataset), fold, folds, seed, TrainingConfig(**json.loads(config)))
+
+
+def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
+    if grid.seeds < 1:
+        raise ConfigError(f"seeds: at least 1, not {grid.seeds}")
+    for name in grid.methods or ():
+        experiment.variant(name)
+    settings = grid.settings()
+    for asked in grid.datasets or experiment.datasets:
+        dataset = registry.entry(asked).name
+        wanted = [
+            variant
+            for variant in experiment.methods_for(dataset)
+            if grid.methods is None or variant.name in grid.methods
+        ]
+        if not wanted:
+            raise ConfigError(f"{experiment.name} has nothing to run on {dataset}")
+        needed = {name for variant in wanted for name in variant.after}
+        for seed in range(grid.seeds):
+            for fold in range(grid.folds):
+                for variant in experiment.methods_for(dataset):
+                    if variant in wanted or variant.name in needed:
+                        yield Task(experiment.name, dataset, variant.name, fold, grid.folds, seed, settings)
+
+
+def _description(grid: Grid, experiment: Experiment) -> Row:
+    names = [registry.entry(name).name for name in grid.datasets or experiment.datasets]
+    return {
+        "name": experiment.name,
+        "question": experiment.question,
+        "datasets": names,
+        "folds": grid.folds,
+        "seeds": grid.seeds,
+        "preset": grid.preset or experiment.preset,
+        "config": grid.settings().model_dump(mode="json"),
+        "config_hash": config_hash(grid.settings()),
+        "commit": commit(),
+        "versions": versions(),
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _compute(missing: Sequence[Task], there: dict[Key, Row], experiment: Experiment, processes: int) -> Iterator[Row]:
+    """Yield rows as they are finished; a task waits for the rows that it builds on."""
+    waiting = list(missing)
+    if processes == 1:
+        while (task := _next_ready(waiting, there, experiment)) is not None:
+            row = run_task(task)
+            if "error" not in row:
+                there[task.key] = row
+            yield row
+        yield from _given_up(waiting)
+        return
+    others = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), initializer=_start_worker)
+    running: dict[Future[Row], Task] = {}
+    try:
+        while True:
+            while len(running) < processes and (task := _next_ready(waiting, there, experiment)) is not None:
+                running[pool.submit(run_task, task)] = task
+            if not running:
+                break
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                task, row = running.pop(future), future.result()
+                if "error" not in row:
+                    there[task.key] = row
+                yield row
+        yield from _given_up(waiting)
+    except BrokenProcessPool:
+        raise DataError(
+            "a worker process died, perhaps for want of memory; run the same command again with --processes 1"
+        ) from None
+    finally:
+        for worker in set(multiprocessing.active_children()) - others:  # after Ctrl-C: what they compute is lost
+            worker.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _next_ready(waiting: list[Task], there: dict[Key, Row], experiment: Experiment) -> Task | None:
+    """Take the first task whose predecessors are there."""
+    for index, task in enumerate(waiting):
+        needed = {name: (task.dataset, name, task.fold, task.seed) for name in experiment.variant(task.method).after}
+        if all(key in there for key in needed.values()):
+            del waiting[index]
+            return replace(task, earlier=tuple((name, there[key]) for name, key in needed.items()))
+    return None
+
+
+def _given_up(waiting: Sequence[Task]) -> Iterator[Row]:
+    for task in waiting:
+        dataset, method, fold, seed = task.key
+        reason = "a row that it builds on failed"
+        yield {"dataset": dataset, "method": method, "fold": fold, "seed": seed, "error": reason}
+
+
+def _start_worker() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
+    torch.set_num_threads(1)

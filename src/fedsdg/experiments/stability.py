@@ -1,0 +1,92 @@
+"""Stability: score against the number of features, over the rounds of training, and of the selection between folds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import combinations
+
+import numpy as np
+
+from fedsdg.baselines.fedsdg_fs import FedSDG
+from fedsdg.baselines.original_gate import OriginalGate
+from fedsdg.baselines.ranking import HowMany, RankingSelector
+from fedsdg.config import TrainingConfig
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Experiment, Variant
+from fedsdg.experiments.gate_paths import record_path
+from fedsdg.experiments.measure import measure
+from fedsdg.experiments.methods import FILTERS
+from fedsdg.experiments.statistics import group, summary
+from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
+
+SHARES = (0.05, 0.1, 0.2, 0.4)
+
+
+def _count(cell: Cell, share: float) -> int:
+    return max(1, round(share * cell.data.n_columns))
+
+
+def _gates_with_share(cell: Cell, share: float, method: type[FedSDG] | type[OriginalGate]) -> Row:
+    return measure(cell, method(count=_count(cell, share)))
+
+
+def _filter_with_share(cell: Cell, share: float) -> Row:
+    return measure(cell, RankingSelector("sffs", FILTERS["sffs"], HowMany(count=_count(cell, share))))
+
+
+def _path(cell: Cell, method: FedSDG | OriginalGate) -> Row:
+    config: TrainingConfig = method.config(cell.vertical.config)
+    return record_path(cell, config.with_changes(validation=config.validation.model_copy(update={"patience": None})))
+
+
+def agreement(rows: Sequence[Row]) -> float:
+    """Return the mean Jaccard index of the columns selected in different cells."""
+    sets = [set(row["columns"]) for row in rows if row.get("columns")]
+    pairs = [len(a & b) / len(a | b) for a, b in combinations(sets, 2)]
+    return float(np.mean(pairs)) if pairs else float("nan")
+
+
+def fall(row: Row) -> float:
+    """Return how far the score on the validation rows ends below its best while gates close."""
+    scores = [entry["score"] for entry in row["curve"] if entry["open"] > 0]
+    return max(scores) - scores[-1] if scores else float("nan")
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Return scores by number of features, the fall at the end of the path, and agreement between cells."""
+    lines = []
+    for name, methods in group(rows).items():
+        for method, of in methods.items():
+            paths = [fall(row) for row in of if row.get("curve")]
+            agreed = agreement(of)
+            lines.append(
+                [
+                    label_of(name, of),
+                    method,
+                    field_text(of, "selected", ".0f"),
+                    score_text(of),
+                    f"{100 * summary(paths).mean:.1f}" if paths else "-",
+                    f"{agreed:.2f}" if agreed == agreed else "-",
+                ]
+            )
+    header = ["data set", "method", "features", "test", "fall from best to last round", "same columns between cells"]
+    return markdown(header, lines)
+
+
+EXPERIMENT = Experiment(
+    name="stability",
+    question="How stable is the score over numbers of features and rounds, and the selection over folds?",
+    datasets=("ARCENE", "GISETTE_SURROGATE", "MADELON"),
+    variants=(
+        Variant("FedSDG-FS, path", partial(_path, method=FedSDG())),
+        Variant("original-Gate, path", partial(_path, method=OriginalGate())),
+        *(
+            Variant(f"{name}, {share:g}", partial(_gates_with_share, share=share, method=method))
+            for share in SHARES
+            for name, method in (("FedSDG-FS", FedSDG), ("original-Gate", OriginalGate))
+        ),
+        *(Variant(f"SFFS, {share:g}", partial(_filter_with_share, share=share)) for share in SHARES),
+    ),
+    table=table,
+)

@@ -1,0 +1,87 @@
+"""Means, spreads and paired tests over the cells of a grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]
+
+from fedsdg.experiments.cell import Row
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A number over several cells."""
+
+    mean: float
+    deviation: float
+    count: int
+
+
+@dataclass(frozen=True)
+class PairedTest:
+    """How much one method is ahead of another on the same cells, and how likely that is by chance."""
+
+    difference: float
+    p_value: float
+    count: int
+
+    @property
+    def verdict(self) -> str:
+        """``ahead``, ``behind`` or ``tied`` at the 5 % level."""
+        if not self.p_value < 0.05:
+            return "tied"
+        return "ahead" if self.difference > 0 else "behind"
+
+
+def metric(row: Row) -> float:
+    """Return a row's accuracy or R squared."""
+    value = row.get("accuracy", row.get("r2"))
+    return math.nan if value is None else float(value)
+
+
+def summary(values: Sequence[float]) -> Summary:
+    """Return mean and sample standard deviation."""
+    numbers = np.asarray([value for value in values if value is not None and not math.isnan(value)], dtype=float)
+    if len(numbers) == 0:
+        return Summary(math.nan, math.nan, 0)
+    return Summary(float(numbers.mean()), float(numbers.std(ddof=1)) if len(numbers) > 1 else 0.0, len(numbers))
+
+
+def paired_test(first: Sequence[Row], second: Sequence[Row], folds: int) -> PairedTest | None:
+    """Compare two methods on the cells that both have, by the corrected resampled t test.
+
+    The training rows of different folds overlap, so their scores are not independent and the plain paired t test finds
+    differences that are not there; Nadeau and Bengio add the ratio of test to training rows to the variance.
+    """
+    left, right = by_cell(first), by_cell(second)
+    shared = sorted(set(left) & set(right))
+    if len(shared) < 2:
+        return None
+    differences = np.array([metric(left[cell]) - metric(right[cell]) for cell in shared])
+    mean, variance = float(differences.mean()), float(differences.var(ddof=1))
+    if variance == 0:
+        return PairedTest(mean, 1.0 if mean == 0 else 0.0, len(shared))
+    statistic = mean / math.sqrt((1 / len(shared) + 1 / (folds - 1)) * variance)
+    return PairedTest(mean, float(2 * stats.t.sf(abs(statistic), len(shared) - 1)), len(shared))
+
+
+def by_cell(rows: Sequence[Row]) -> dict[tuple[int, int], Row]:
+    """Return the rows of one data set and method by seed and fold."""
+    return {(int(row["seed"]), int(row["fold"])): row for row in rows}
+
+
+def group(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
+    """Return rows by data set and method, in the order of their first appearance."""
+    groups: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        groups.setdefault(row["dataset"], {}).setdefault(row["method"], []).append(row)
+    return groups
+
+
+def folds_of(rows: Sequence[Row]) -> int:
+    """Return the number of folds of a grid (at least 2)."""
+    return max(2, 1 + max((int(row["fold"]) for row in rows), default=1))

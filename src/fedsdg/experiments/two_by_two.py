@@ -1,0 +1,46 @@
+"""The two ideas apart: Gini initialisation with and without, embedding gates with and without."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fedsdg.baselines.gates import run_gates
+from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.experiment import Experiment, Variant
+from fedsdg.experiments.measure import describe
+from fedsdg.experiments.tables import CELLS, SCORE, column, method_table
+
+
+def _measure(cell: Cell, gini: bool, embedding: bool) -> Row:
+    config = cell.vertical.config
+    changes = {"initialization": "gini" if gini else "constant", "embedding_gates": embedding}
+    return describe(
+        cell, run_gates(cell.vertical, config.with_changes(gates=config.gates.model_copy(update=changes))).selection
+    )
+
+
+NAMES = {
+    (True, True): "Gini start, embedding gates",
+    (True, False): "Gini start",
+    (False, True): "embedding gates",
+    (False, False): "neither",
+}
+
+EXPERIMENT = Experiment(
+    name="two_by_two",
+    question="What do Gini initialisation and embedding gates each contribute?",
+    datasets=("MADELON", "FRIEDMAN", "COIL20", "PCMAC", "ISOLET"),
+    variants=tuple(
+        Variant(name, partial(_measure, gini=gini, embedding=embedding)) for (gini, embedding), name in NAMES.items()
+    ),
+    table=method_table(
+        [
+            SCORE,
+            column("share of features", "ratio", ".3f"),
+            column("precision", "precision"),
+            column("embedding values per prediction", "embedding_open", ".1f"),
+            CELLS,
+        ]
+    ),
+    preset="wide",
+)

@@ -1,0 +1,203 @@
+"""Claims about the experiments: every one runs, its table prints, and the statistics behind it are right."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+from experiment_helpers import TINY, row, small_cell, small_data
+from typer.testing import CliRunner
+
+from fedsdg.cli.experiment import experiment as command
+from fedsdg.experiments import accuracy, catalogue, runner
+from fedsdg.experiments.gate_paths import steps_until
+from fedsdg.experiments.motivation import noisy_parts, redundant_parts
+from fedsdg.experiments.permuted_labels import chance
+from fedsdg.experiments.security_cost import measure_job
+from fedsdg.experiments.stability import agreement, fall
+from fedsdg.experiments.statistics import paired_test, summary
+from fedsdg.results import to_json
+
+NAMES = [
+    "accuracy",
+    "precision",
+    "motivation",
+    "overlap",
+    "gini_ablation",
+    "two_by_two",
+    "model_table",
+    "paper_preset",
+    "clients",
+    "stability",
+    "convergence",
+    "communication",
+    "security_cost",
+    "permuted_labels",
+]
+
+
+def test_every_question_has_its_experiment_and_names_are_unique():
+    assert list(catalogue.EXPERIMENTS) == NAMES
+    for experiment in catalogue.EXPERIMENTS.values():
+        names = [variant.name for variant in experiment.variants]
+        assert len(set(names)) == len(names)
+        for variant in experiment.variants:
+            assert set(variant.after) <= set(names)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("security_cost", "paper_preset", "clients")])
+def test_an_experiment_answers_and_prints(name):
+    experiment = catalogue.find(name)
+    cell = small_cell(n_columns=210) if name == "motivation" else small_cell()
+    rows = []
+    earlier = {}
+    # The first, the last, and one of the middle: their kinds differ.
+    chosen = dict.fromkeys(
+        (experiment.variants[0], experiment.variants[len(experiment.variants) // 2], experiment.variants[-1])
+    )
+    for variant in chosen:
+        answer = variant.measure(cell.changed(earlier=earlier))
+        # As it comes back from the file.
+        stored = json.loads(to_json({"dataset": "MADELON", "method": variant.name, "fold": 0, "seed": 0, **answer}))
+        earlier[variant.name] = stored
+        rows.append(stored)
+    page = experiment.page(rows)
+    assert page.count("\n| MADELON") + page.count("| MADELON |") >= 1
+    assert "nan" not in page
+
+
+def test_five_clients_are_five_clients():
+    experiment = catalogue.find("clients")
+    answer = experiment.variant("all/5").measure(small_cell())
+    assert answer["clients"] == 5
+    assert answer["embedding_open"] == 5 * TINY.compact_phase.embedding
+    page = experiment.page([{"dataset": "ARCENE", "method": "all/5", "fold": 0, "seed": 0, **answer}])
+    assert "85.8 / 1.00" in page  # what the paper prints
+
+
+def test_both_profiles_give_the_same_job():
+    cell = small_cell()
+    plain, masked = (measure_job(cell, profile, key_bits=512, allow_test_keys=True) for profile in ("plain", "masked"))
+    for same in ("accuracy", "columns", "selected", "steps"):
+        assert plain[same] == masked[same]
+    assert plain["bytes"] == 0 < masked["bytes"]
+    rows = [row(method="plain", **plain), row(method="masked", **masked)]
+    assert "1 of 1" in catalogue.find("security_cost").page(rows)
+
+
+def test_client_b_gets_two_telling_columns_and_ever_more_noise():
+    cell = small_cell()
+    relevant = cell.changed(data=small_data(n_columns=24)).data
+    many = relevant.__class__(**{**relevant.__dict__, "truth": np.arange(6)})
+    parts = noisy_parts(cell.changed(data=many), 9)
+    assert np.isin(parts["client_1"], np.arange(6)).sum() == 3
+    assert np.isin(parts["client_2"], np.arange(6)).sum() == 2
+    assert (len(parts["client_1"]), len(parts["client_2"])) == (10, 9)
+    assert not set(parts["client_1"]) & set(parts["client_2"])
+    wide = small_cell(n_columns=210)
+    assert {name: len(part) for name, part in redundant_parts(wide, 100).items()} == {"client_1": 100, "client_2": 100}
+
+
+def test_chance_is_the_most_frequent_class_or_nothing():
+    assert chance(small_cell(regression=True)) == 0.0
+    cell = small_cell()
+    assert chance(cell) == max(cell.data.y.mean(), 1 - cell.data.y.mean())
+
+
+def test_the_first_step_with_few_enough_open_features_is_found():
+    curve = [{"step": 5.0, "open": 90.0}, {"step": 10.0, "open": 50.0}, {"step": 15.0, "open": 20.0}]
+    assert steps_until(curve, 0.5, 100) == 10
+    assert steps_until(curve, 0.1, 100) is None
+
+
+def test_agreement_and_fall_measure_stability():
+    assert agreement([{"columns": [1, 2]}, {"columns": [2, 3]}]) == pytest.approx(1 / 3)
+    path = [{"open": 9, "score": 0.7}, {"open": 5, "score": 0.9}, {"open": 2, "score": 0.8}, {"open": 0, "score": 0.1}]
+    assert fall({"curve": path}) == pytest.approx(0.1)
+
+
+def test_the_corrected_test_is_more_cautious_than_the_plain_one():
+    differences = np.array([0.02, 0.03, 0.01, 0.02, 0.04])
+    ours = [row(fold=fold, accuracy=0.8 + d) for fold, d in enumerate(differences)]
+    theirs = [row(fold=fold, accuracy=0.8) for fold in range(5)]
+    found = paired_test(ours, theirs, folds=5)
+    # t = .024 / sqrt((1/5 + 1/4) * .00013) = 3.138, 4 degrees of freedom: p = .035; the plain test has p = .0093.
+    assert found.difference == pytest.approx(0.024)
+    assert found.p_value == pytest.approx(0.035, abs=0.001)
+    assert found.verdict == "ahead"
+    assert paired_test(theirs, ours, folds=5).verdict == "behind"
+    assert paired_test(ours, ours, folds=5).verdict == "tied"
+    assert paired_test(ours[:1], theirs, folds=5) is None
+
+
+def test_only_cells_that_both_have_are_compared():
+    ours = [row(fold=0, accuracy=0.9), row(fold=1, accuracy=0.8), row(fold=2, accuracy=0.1)]
+    theirs = [row(fold=1, accuracy=0.7), row(fold=0, accuracy=0.6)]
+    assert paired_test(ours, theirs, folds=3).difference == pytest.approx(0.2)
+
+
+def test_a_summary_leaves_out_what_is_missing():
+    assert summary([0.5, float("nan"), 0.7]).count == 2
+    assert summary([0.5, 0.7]).deviation == pytest.approx(np.std([0.5, 0.7], ddof=1))
+    assert summary([]).count == 0
+
+
+def test_the_runner_up_is_the_best_method_with_as_few_features():
+    rows = []
+    for fold in range(5):
+        rows += [
+            row("MADELON", "fedsdg", fold, accuracy=0.88 + fold / 1000, selected=13, ratio=0.026),
+            row("MADELON", "sffs@matched", fold, accuracy=0.85, selected=13, ratio=0.026),
+            row("MADELON", "random@matched", fold, accuracy=0.5, selected=13, ratio=0.026),
+            row("MADELON", "all", fold, accuracy=0.9, selected=500, ratio=1.0),
+            row("MADELON", "centralised", fold, accuracy=0.92, selected=500, ratio=1.0),
+        ]
+    line = next(text for text in accuracy.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
+    assert "SFFS, matched: 85.0" in line
+    assert re.search(r"ahead \(\+3\.2", line)
+    assert "all features: 90.0" in line
+    assert "92.0" in line
+    assert "99.2 / 0.03" in accuracy.table(rows)
+    assert "Of 1 genuine classification sets" in accuracy.standing(rows)
+    assert "features on 1, and statistically tied on 0" in accuracy.standing(rows)
+
+
+def test_a_surrogate_is_called_one_in_tables_and_has_no_number_of_the_paper():
+    names = ("fedsdg", "sffs@matched")
+    rows = [
+        row("GISETTE_SURROGATE", name, fold, selected=5, ratio=0.1, surrogate=True)
+        for fold in range(2)
+        for name in names
+    ]
+    page = accuracy.table(rows)
+    assert "GISETTE_SURROGATE (surrogate, not GISETTE)" in page
+    assert "99.5" not in page
+    assert "Of 0 genuine" in page
+
+
+def test_the_command_lists_runs_resumes_and_prints(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner.Grid, "settings", lambda self: TINY)
+    shell = CliRunner()
+    listed = shell.invoke(command, ["list"])
+    assert listed.exit_code == 0
+    assert "accuracy" in listed.output
+    asked = ["run", "accuracy", "--out", str(tmp_path / "a"), "--datasets", "WINE,BREAST_CANCER", "--folds", "2"]
+    asked += ["--methods", "all;fedsdg", "--processes", "1"]
+    first = shell.invoke(command, asked)
+    assert first.exit_code == 0, first.output
+    assert "8 rows computed, 0 were there" in " ".join(first.output.split())
+    again = shell.invoke(command, asked)
+    assert "0 rows computed, 8 were there" in " ".join(again.output.split())
+    printed = shell.invoke(command, ["table", str(tmp_path / "a"), "--markdown"])
+    assert printed.exit_code == 0
+    assert "| FedSDG-FS |" in printed.output
+    assert printed.output.index("FedSDG-FS |") < printed.output.index("all features |")  # the order of the experiment
+    assert shell.invoke(command, ["table", str(tmp_path / "a")]).exit_code == 0
+
+
+def test_a_folder_without_an_experiment_cannot_be_printed(tmp_path):
+    found = CliRunner().invoke(command, ["table", str(tmp_path)])
+    assert found.exit_code != 0
+    assert "holds no experiment" in str(found.exception)
