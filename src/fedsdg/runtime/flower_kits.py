@@ -20,6 +20,7 @@ import tomli_w
 from fedsdg.errors import ConfigError, PeerError
 from fedsdg.job import check_client_names
 from fedsdg.runtime.certificates import write_authority, write_node_key
+from fedsdg.runtime.processes import own_path
 from fedsdg.runtime.serving import Patience
 
 CONNECTION = "fedsdg"
@@ -157,7 +158,12 @@ def _flwr(deployment: Deployment, *arguments: str) -> dict[str, Any]:
     """Run Flower's command line and read its answer."""
     command = [str(_BIN / "flwr"), *arguments, "--format", "json"]
     done = subprocess.run(  # noqa: S603 - our own command, no shell
-        command, env={**os.environ, **deployment.environment}, capture_output=True, text=True, check=False, timeout=120
+        command,
+        env={**os.environ, "PATH": own_path(), **deployment.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     try:
         answer = json.loads(done.stdout[done.stdout.index("{") :])

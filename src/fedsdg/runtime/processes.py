@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -20,12 +21,17 @@ def start(
         return subprocess.Popen(  # noqa: S603 - a command of our own, without a shell
             list(command),
             cwd=folder,
-            env={**os.environ, **(environment or {})},
+            env={**os.environ, "PATH": own_path(), **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=console,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+
+
+def own_path() -> str:
+    """Return the search path with this installation first: engines start further commands of their own by name."""
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def stop(*processes: subprocess.Popen[bytes], grace: float = 10.0) -> None:
