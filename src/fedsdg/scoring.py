@@ -24,7 +24,7 @@ from fedsdg.errors import ConfigError, DataError
 from fedsdg.party_source import ClientSource, ColumnPin
 from fedsdg.prediction import Model, Scores
 from fedsdg.simulation import one_torch_thread
-from fedsdg.state_files import write_atomically
+from fedsdg.state_files import damaged_if_unreadable, write_atomically
 
 TABLE_ENDINGS = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".arrow", ".feather", ".ipc")
 
@@ -72,7 +72,8 @@ def read_rows(folder: Path, name: str, rows: Any, columns: Sequence[str]) -> Ide
 
 def saved_pins(folder: Path) -> dict[str, ColumnPin]:
     """Return how a party's columns were read for training."""
-    return {column: ColumnPin(**pin) for column, pin in _source(folder).get("schema", {}).items()}
+    with damaged_if_unreadable(folder / "source.json"):
+        return {column: ColumnPin(**pin) for column, pin in _source(folder).get("schema", {}).items()}
 
 
 def owner_and_id(run: Path) -> tuple[str, str]:

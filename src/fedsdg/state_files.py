@@ -17,8 +17,8 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,15 @@ OWNER_ONLY = 0o600
 OWNER_FOLDER = 0o700
 #: Enough for every share and noisy weight: sigma (at most 128) bits above a weight, and a sign.
 WIDE_BYTES = 32
+
+
+@contextmanager
+def damaged_if_unreadable(path: Path) -> Iterator[None]:
+    """Say that a file is damaged when what it holds is not what was written: fields missing, or of another type."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as problem:
+        raise StateFileError(f"{path} is damaged: a part is missing or wrong ({type(problem).__name__}).") from None
 
 
 def write_atomically(path: Path, blob: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from fedsdg.api import describe
 from fedsdg.config import PhaseSettings, TrainingConfig
 from fedsdg.data.identified import IdentifiedTable
 from fedsdg.data.sources import read_party
-from fedsdg.errors import ConfigError, DataError, PeerError, StateFileError
+from fedsdg.errors import ConfigError, DataError, FedSDGError, PeerError, StateFileError
 from fedsdg.job import RunSettings
 from fedsdg.party_source import ClientSource
 from fedsdg.prediction import Model
@@ -181,3 +182,22 @@ def test_a_folder_without_a_finished_run_says_what_to_do(tmp_path):
     (tmp_path / "run.partial").mkdir()
     with pytest.raises(ConfigError, match="fedsdg resume"):
         Model.load(tmp_path / "run")
+
+
+@pytest.mark.parametrize("party", ["server", "client"])
+@pytest.mark.parametrize("change", ["missing", None, "x", -1, [], {}], ids=str)
+def test_a_model_card_with_garbage_in_any_field_is_refused_clearly(change, party, runs, tmp_path):
+    write_finished(tmp_path / "run", runs[0], describe(runs[0]))
+    name = next(iter(runs[0].model().parts))
+    path = tmp_path / "run" / ("server" if party == "server" else f"clients/{name}") / "model.json"
+    whole = json.loads(path.read_text())
+    needed = ["run_id", "clients", "settings", "sizes", "phase"] if party == "server" else ["run_id", "part"]
+    for field in needed:
+        card = {key: value for key, value in whole.items() if key != field or change != "missing"}
+        if change != "missing":
+            card[field] = change
+        path.write_text(json.dumps(card))
+        if party == "client" and field == "part" and change is None:
+            continue  # a client without a part: refused when it is asked to score
+        with pytest.raises(FedSDGError):
+            Model.load(tmp_path / "run")

@@ -66,13 +66,13 @@ def predict(
             console.print(f"no score: {number:,} {are} not held by {parties}", highlight=False, markup=False)
     if scores.traffic.total and count:
         total, each = size(scores.traffic.total), size(scores.bytes_per_row)
-        line = f"traffic: {total} in all; {each} of ciphertexts per scored row"
-        saved = 1 - scores.bytes_per_row / scores.bytes_per_row_without_selection
-        if saved >= 0.005:
-            line += (
-                f", {size(scores.bytes_per_row_without_selection)} if every client and every embedding dimension "
-                f"were needed ({saved:.0%} less)"
-            )
+        whole = scores.bytes_per_row_without_selection
+        saved = 1 - scores.bytes_per_row / whole
+        less = f"{saved:.0%} less" if saved >= 0.005 else "nothing saved: all of them are needed"
+        line = (
+            f"traffic: {total} in all; {each} of ciphertexts per scored row, {size(whole)} with every client and every "
+            f"embedding dimension ({less})"
+        )
         console.print(line, highlight=False)
 
 

@@ -29,7 +29,14 @@ from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.stochastic_gate import open_probabilities
 from fedsdg.results import LEAKAGE, ClientSelection, to_json
-from fedsdg.state_files import load_state, save_state, wide_from_array, wide_to_array, write_atomically
+from fedsdg.state_files import (
+    damaged_if_unreadable,
+    load_state,
+    save_state,
+    wide_from_array,
+    wide_to_array,
+    write_atomically,
+)
 
 FORMAT = 1
 
@@ -99,15 +106,16 @@ def write_client_files(
 def read_client_files(folder: Path, bottom_model: BottomModelFactory | None = None) -> SavedPart:
     """Load what `write_client_files` wrote."""
     card = read_card(folder)
-    run_id, facts = bytes.fromhex(card["run_id"]), card["part"]
-    if facts is None:
-        return SavedPart(run_id, None, None, card["sigma"], card)
-    secret, secret_facts = load_state(folder / "share.state")
-    part = ClientPart.from_parts(
-        read_arrays(folder / "model.safetensors"), facts, bytes.fromhex(secret_facts["dither_key"]), bottom_model
-    )
-    share = wide_from_array(secret["share"]) if "share" in secret else None
-    return SavedPart(run_id, part, share, card["sigma"], card)
+    with damaged_if_unreadable(folder / "model.json"):
+        run_id, facts = bytes.fromhex(card["run_id"]), card["part"]
+        if facts is None:
+            return SavedPart(run_id, None, None, card["sigma"], card)
+        secret, secret_facts = load_state(folder / "share.state")
+        part = ClientPart.from_parts(
+            read_arrays(folder / "model.safetensors"), facts, bytes.fromhex(secret_facts["dither_key"]), bottom_model
+        )
+        share = wide_from_array(secret["share"]) if "share" in secret else None
+        return SavedPart(run_id, part, share, card["sigma"], card)
 
 
 def read_card(folder: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedsdg.config import PhaseSettings, TrainingConfig
+from fedsdg.errors import ConfigError
 from fedsdg.learning.randomness import BatchOrder
 
 
@@ -36,6 +37,10 @@ class PhasePlan:
     total_columns: int
     n_train_rows: int
     task_outputs: int
+
+    def __post_init__(self) -> None:
+        if self.name not in ("gated", "compact"):  # from a file or a message
+            raise ConfigError("a phase is 'gated' or 'compact'")
 
     def sizes(self) -> dict[str, int]:
         """Return the public sizes that, with the settings and the phase's name, make the plan."""

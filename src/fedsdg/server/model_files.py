@@ -27,7 +27,7 @@ from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.server_learner import ServerLearner
 from fedsdg.results import LEAKAGE, to_json
-from fedsdg.state_files import load_state, save_state, wide_from_array, wide_to_array
+from fedsdg.state_files import damaged_if_unreadable, load_state, save_state, wide_from_array, wide_to_array
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,20 +111,18 @@ def write_server_files(
 def read_server_files(folder: Path) -> ServerPart:
     """Load what `write_server_files` wrote."""
     card = read_card(folder)
-    try:
-        settings = RunSettings(**card["settings"])
+    with damaged_if_unreadable(folder / "model.json"):
+        settings = RunSettings(**{**card["settings"], "training": card["settings"]["training"]})  # no silent defaults
         plan = PhasePlan(card["phase"], settings.training, **card["sizes"])
         classes = None if card["classes"] is None else np.asarray(card["classes"])
         objective = Objective(card["task"], torch.zeros(0), classes, card["centre"], card["spread"])
         learner = ServerLearner(plan, objective, card["clients"], RandomStreams(bytes(32)))
         learner.restore(read_arrays(folder / "model.safetensors"))
         weights, facts = load_state(folder / "weights.state")
-    except (KeyError, TypeError, ValueError):
-        raise StateFileError(f"{folder / 'model.json'} is damaged: a part of the model card is missing.") from None
-    if facts["run_id"] != card["run_id"] or set(weights) != set(learner.asked):
-        raise StateFileError(f"{folder}: model.json and weights.state belong to different runs.")
-    wide = {name: wide_from_array(array) for name, array in weights.items()}
-    return ServerPart(bytes.fromhex(card["run_id"]), settings, learner, wide, card)
+        if facts["run_id"] != card["run_id"] or set(weights) != set(learner.asked):
+            raise StateFileError(f"{folder}: model.json and weights.state belong to different runs.")
+        wide = {name: wide_from_array(array) for name, array in weights.items()}
+        return ServerPart(bytes.fromhex(card["run_id"]), settings, learner, wide, card)
 
 
 def _card_text(card: Mapping[str, Any]) -> str:
