@@ -204,14 +204,14 @@ class _Job:
         plan, n_clients = self._plan(name), len(self.data.tables)
         cost = self._costs(plan)
         each = Tally().add(
-            StartPhase(name, n_clients, plan.total_columns, self.train_rows, plan.task_outputs),
+            StartPhase(name, n_clients, plan.total_columns, plan.n_train_rows, plan.task_outputs),
             PhaseStarted(plan.embedding, (1 << (cost.bits.share + 2),) * cost.n_weights),
         )
         each.include(cost.step_tally(), plan.steps)
         checkpoints = plan.steps // self.settings.checkpoint_every + 1 if self.settings.checkpoint_every else 0
         each.include(Tally().add(SaveCheckpoint(STEP), Done()), checkpoints)
         every = self.settings.training.validation.every
-        looks = -(-plan.steps // every) if plan.gated else 1
+        looks = -(-plan.steps // every) if plan.gated else int(self.settings.training.final_rows == "training")
         each.include(cost.forward_tally(self.validation_rows, "validation"), looks)
         all_clients = Tally().include(each, n_clients)
         if plan.gated:
@@ -269,7 +269,9 @@ class _Job:
     def _plan(self, name: Literal["gated", "compact"]) -> PhasePlan:
         columns = sum(table.n_columns for table in self.data.tables.values())
         outputs = self._objective().n_outputs
-        return PhasePlan(name, self.settings.training, len(self.data.tables), columns, self.train_rows, outputs)
+        everything = name == "compact" and self.settings.training.final_rows == "all"
+        rows = self.train_rows + (self.validation_rows if everything else 0)
+        return PhasePlan(name, self.settings.training, len(self.data.tables), columns, rows, outputs)
 
     def _costs(self, plan: PhasePlan, calibrate: bool = True) -> _PhaseCost:
         rows = plan.batches.rows_per_batch * (plan.config.mc_samples if plan.gated else 1)

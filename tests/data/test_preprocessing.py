@@ -41,6 +41,14 @@ def test_many_word_counts_get_rows_of_one_length():
     assert lengths.std() / lengths.mean() < 1e-5
 
 
+def test_the_common_words_of_texts_are_prepared_like_the_others():
+    random = np.random.default_rng(6)
+    texts = np.column_stack([random.poisson(0.1, size=(200, 300)), random.poisson(0.8, size=(200, 10))]).astype(float)
+    preprocessor = Preprocessor.fit(texts)
+    assert preprocessor.word_counts[300:].all()
+    assert not preprocessor.dense_counts.any()
+
+
 def test_a_few_count_columns_keep_their_size():
     counts = np.random.default_rng(3).poisson(0.15, size=(500, 3)).astype(float)
     counts[:5, 0] = 9

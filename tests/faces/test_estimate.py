@@ -44,6 +44,7 @@ CASES = {
     "the default": ("binary", training(), {}),
     "the paper's layer, no test rows": ("binary", training(interactive="elementwise"), {"test_fraction": 0.0}),
     "a linear model of three classes": ("multiclass", training(model="linear"), {}),
+    "a last phase on all rows": ("binary", training(final_rows="all"), {}),
     "a wish, a regression, two draws": ("regression", training(n_features=7, mc_samples=2), {}),
     "protected labels, one phase, gates alike": (
         "binary",

@@ -42,6 +42,8 @@ from fedsdg.messages import codec
 from fedsdg.messages.agreement import EndRun, ProposeJob
 from fedsdg.messages.alignment import TakeRows
 from fedsdg.messages.base import Message, Request
+from fedsdg.messages.filter_scores import FinishFilter
+from fedsdg.messages.filter_statistics import label_columns
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, MaskedCounts, StartGatesAlike
 from fedsdg.messages.order import ORDER
 from fedsdg.messages.prediction import JoinPrediction
@@ -155,12 +157,25 @@ def score_rows(channel: InProcessChannel) -> None:
     session.forward(N_ROWS)
 
 
+def run_filter(channel: InProcessChannel) -> None:
+    config = job()
+    federation = MaskedFederation(channel, [ME], config, key_bits=BITS, sigma=64, n_rows=N_ROWS, allow_test_keys=True)
+    federation.begin(config, np.arange(N_ROWS))
+    federation.score_by_filter("chi2", label_columns("chi2", table_and_labels()[1], 2), 2)
+
+
 def stopped_before(stop: Callable[[Request[Any]], bool], config: TrainingConfig | None = None, to: str = "train"):
     """Return a client, and the request that it would have got next."""
-    role = new_role(ids=None if to == "train" else IDS, saved=finished_model()[1] if to == "score" else None)
+    ids = None if to in ("train", "filter") else IDS
+    role = new_role(ids=ids, saved=finished_model()[1] if to == "score" else None)
     channel = StoppedChannel(role, stop)
     with pytest.raises(StopHereError) as stopped:
-        score_rows(channel) if to == "score" else run_server(channel, config or job())
+        if to == "filter":
+            run_filter(channel)
+        elif to == "score":
+            score_rows(channel)
+        else:
+            run_server(channel, config or job())
     return role, stopped.value.request
 
 
@@ -191,6 +206,7 @@ STOPS: dict[str, tuple[Callable[[], Callable[[Request[Any]], bool]], str]] = {
     "aligned": (_is(PrepareColumns), "align and train"),
     "prepared": (_is(CountLabels), "train"),
     "counting": (_is(FinishScores), "train"),
+    "filtering": (_is(FinishFilter), "filter"),
     "initialised": (_is(StartPhase), "train"),
     "ready": (_is(EmbedBatch), "train"),
     "embedded": (lambda: _remove("training"), "train"),
@@ -226,6 +242,7 @@ def samples() -> dict[type[Request[Any]], Request[Any]]:
 
     run_server(StoppedChannel(new_role(ids=IDS), note), job(seed=9), bytes(32))
     score_rows(StoppedChannel(new_role(ids=IDS, saved=finished_model()[1]), note))
+    run_filter(StoppedChannel(new_role(), note))
     joined = seen[JoinRun]
     assert isinstance(joined, JoinRun)
     resume = ResumeRun(ME, joined.run_id, 2, joined.settings, BITS, 64, joined.server_key)
@@ -582,7 +599,8 @@ BAD_PHASES = {
     "no columns": {"total_columns": 0},
     "fewer columns than this client has": {"total_columns": COLUMNS - 1},
     "no training rows": {"n_train_rows": 0},
-    "other training rows than were prepared": {"n_train_rows": 7},
+    "fewer training rows than were prepared": {"n_train_rows": 7},
+    "more training rows than were prepared, before the last phase": {"n_train_rows": 11},
     "no outputs": {"task_outputs": 0},
     "negative outputs": {"task_outputs": -3},
 }

@@ -189,6 +189,17 @@ def test_a_linear_model_learns_the_same_bits(task, interactive):
     assert_same_run(*both(task, 2, configured(interactive=interactive, model="linear"), key_bits=768))
 
 
+@pytest.mark.parametrize("interactive", ["dense", "elementwise"])
+def test_dropout_and_a_last_phase_on_all_rows_learn_the_same_bits(interactive):
+    config = configured(interactive=interactive, final_rows="all")
+    config = config.with_changes(compact_phase=config.compact_phase.model_copy(update={"embedding_dropout": 0.5}))
+    masked, plain = both("binary", 2, config)
+    assert masked.result.kept == "compact"
+    assert set(masked.result.scores) == {"gated"}  # validation rows that were learned from judge nothing
+    assert masked.result.validation_score == masked.result.scores["gated"]
+    assert_same_run(masked, plain)
+
+
 def test_a_wished_number_of_features_gives_the_same_choice():
     masked, plain = both("binary", 3, configured(n_features=3, retrain=True), key_bits=768)
     assert sum(masked.result.n_selected.values()) == 3

@@ -8,6 +8,7 @@ import torch
 
 from fedsdg.config import FixedPointSettings, PenaltySettings, PhaseSettings, TrainingConfig, paper_config, wide_config
 from fedsdg.errors import ConfigError, DataError
+from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_seed
 from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
@@ -222,7 +223,7 @@ def test_a_bare_penalty_is_its_strength():
 
 
 def test_the_wide_preset_fits_its_slots():
-    assert wide_config(n_features=3).gated_phase.embedding == 100
+    assert wide_config(n_features=3).gated_phase.embedding == 32
 
 
 def test_the_paper_preset_has_the_papers_parameter_counts():
@@ -237,3 +238,20 @@ def test_the_paper_preset_has_the_papers_parameter_counts():
 def test_fixed_point_fractions_are_bounded():
     with pytest.raises(ConfigError, match="embedding_fraction_bits"):
         FixedPointSettings(embedding_fraction_bits=40)
+
+
+def test_dropout_grows_with_the_inputs_per_row_and_stops_at_its_limit():
+    phase = PhaseSettings(embedding_dropout=0.5)
+    assert phase.dropout_for(inputs=1000, rows=100) == 0.5
+    assert phase.dropout_for(inputs=20, rows=1000) == pytest.approx(0.25)
+    assert phase.dropout_for(inputs=1, rows=10**6) < 1e-4
+    assert PhaseSettings().dropout_for(inputs=1000, rows=10) == 0.0
+
+
+def test_dropout_silences_embedding_values_while_training_only():
+    plan = PhasePlan("compact", TrainingConfig(compact_phase=PhaseSettings(embedding_dropout=0.9)), 1, 4, 8, 1)
+    learner = ClientLearner(np.ones((8, 4), np.float32), plan, RandomStreams(bytes(32), ("dropout",)))
+    rows = np.arange(8)
+    silent = learner.embed(rows, 0, training=True) == 0
+    assert 0.5 < silent.mean() < 1
+    assert not (learner.embed(rows, 0, training=False) == 0).any()

@@ -152,6 +152,7 @@ FLAVOURS = {
     "two draws": ({"mc_samples": 2}, {}, "binary"),
     "a number of features": ({"n_features": 2}, {}, "binary"),
     "no second phase": ({"retrain": False}, {}, "binary"),
+    "a last phase on all rows": ({"final_rows": "all"}, {}, "binary"),
     "dropped dimensions": (
         {
             "gates": GateSettings(embedding_start=-2.0),  # shut for a whole epoch: dropped after the third step

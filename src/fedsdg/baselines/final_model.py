@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from fedsdg.baselines.prepared_client import PreparedClient
 from fedsdg.baselines.selector import SERVER, Selection, VerticalData
 from fedsdg.baselines.trained_model import TrainedModel
+from fedsdg.config import TrainingConfig
 from fedsdg.errors import ConfigError
 from fedsdg.learning.plain_training import PlainFederation
 from fedsdg.learning.two_phase_training import train_on_all_columns
@@ -28,12 +29,20 @@ class ChosenColumnsFederation(PlainFederation):
         return dict(self._chosen)
 
 
+def train_candidate(data: VerticalData, selection: Selection) -> TrainedModel:
+    """Train the compact phase's model without a look at the validation rows, so that they can judge it."""
+    return _train(data, selection, data.config.with_changes(n_features=None, final_rows="training"))
+
+
 def train_final(data: VerticalData, selection: Selection) -> TrainedModel:
     """Train the compact phase's model on a selection."""
+    return _train(data, selection, data.config.with_changes(n_features=None))
+
+
+def _train(data: VerticalData, selection: Selection, config: TrainingConfig) -> TrainedModel:
     if selection.n_selected == 0:
         raise ConfigError("no column was selected: there is nothing to train on")
     widths = selection.embedding or {}
-    config = data.config.with_changes(n_features=None)
     for client in data.prepared_clients.values():
         client.begin(config, data.train_rows)  # once for all copies
     federation = ChosenColumnsFederation(

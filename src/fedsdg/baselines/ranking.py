@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsdg.baselines.final_model import train_final
+from fedsdg.baselines.final_model import train_candidate
 from fedsdg.baselines.selector import Selection, VerticalData
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError
@@ -97,5 +97,5 @@ def best_share(data: VerticalData, scores: Mapping[str, FloatArray]) -> Selectio
         if count in candidates:
             continue
         candidates[count] = top(scores, count)
-        path.append(PathPoint(count, count, train_final(data, candidates[count]).score(data.validation_rows)))
+        path.append(PathPoint(count, count, train_candidate(data, candidates[count]).score(data.validation_rows)))
     return candidates[choose_point(path, "one_standard_error").n_open]

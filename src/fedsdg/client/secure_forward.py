@@ -27,7 +27,9 @@ def start_phase(state: ClientState, request: StartPhase) -> PhaseStarted:
     """Draw W0 from the private seed and E from `secrets`; only their sum leaves."""
     session, local = state.joined, state.local
     fits = request.n_clients >= 1 and request.total_columns >= local.table.n_columns and request.task_outputs >= 1
-    if not fits or request.n_train_rows != len(state.train_rows):
+    more_rows = request.name == "compact" and session.config.final_rows == "all"
+    most = local.table.n_rows if more_rows else len(state.train_rows)
+    if not fits or not len(state.train_rows) <= request.n_train_rows <= most:
         raise ProtocolError("A phase with sizes that do not fit this client's part of the job.")
     plan = PhasePlan(
         request.name,

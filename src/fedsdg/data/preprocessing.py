@@ -3,7 +3,8 @@
 =================================  ==================================================================
 columns                            treatment
 =================================  ==================================================================
-word counts (many, >= 80 % zeros)  log1p, rows to unit length, one common scale
+word counts (many, >= 80 % zeros)  log1p, rows to unit length, one common scale; with them, less than "many"
+                                   counts with 20-80 % zeros: the common words of the same texts
 dense counts (many, 20-80 % zeros) rows to unit length, centred, one common scale
 everything else                    standardised and clipped to +-6
 =================================  ==================================================================
@@ -53,6 +54,8 @@ class Preprocessor:
         nothing = np.zeros_like(counts)
         # Flags (0/1) alone are no counts; among word counts many words occur at most once.
         word_counts = sparse if (sparse & several).sum() >= MANY_COLUMNS else nothing
+        if word_counts.any() and (dense & several).sum() < MANY_COLUMNS:
+            word_counts = word_counts | dense  # the few words that most texts contain are words, too
         dense_counts = dense if (dense & several).sum() >= MANY_COLUMNS else nothing
         log_scaled = sparse & several & ~word_counts
         shaped = shape_columns(values, word_counts, dense_counts, log_scaled)

@@ -31,7 +31,7 @@ class Experiment:
     variants: tuple[Variant, ...]
     table: Callable[[Sequence[Row]], str]
     """Results as a Markdown page."""
-    preset: str = "default"
+    preset: str = "wide"
     """Training settings, unless the command says otherwise."""
 
     def variant(self, name: str) -> Variant:

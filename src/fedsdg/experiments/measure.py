@@ -32,10 +32,11 @@ def describe(cell: Cell, selection: Selection) -> Row:
     embedding = model.embedding
     counts = {name: len(columns) for name, columns in selection.columns.items()}
     phase = model.server.plan
+    learned_all = phase.name == "compact" and phase.config.final_rows == "all"
     row: Row = {
         "r2" if cell.data.task == "regression" else "accuracy": score.value,
         "loss": score.loss,
-        "validation": model.score(data.validation_rows).value,
+        "validation": None if learned_all else model.score(data.validation_rows).value,
         "kept": phase.name,
         "parameters": count_parameters(
             phase.settings,

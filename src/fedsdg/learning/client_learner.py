@@ -69,6 +69,7 @@ class ClientLearner:
         self.plan = plan
         self.width = plan.embedding if embedding is None else embedding
         self.clipped_embeddings = 0
+        self._dropout = plan.settings.dropout_for(features.shape[1], plan.n_train_rows)
         self._streams = streams.derive(plan.name)
         self._dither_streams = (dither_streams or streams).derive(plan.name)
         self._features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
@@ -224,6 +225,9 @@ class ClientLearner:
         if self.embedding_gates is not None:
             draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step), self._copies)
             embedding = embedding * draw
+        if self._dropout > 0:
+            drawn = torch.rand(embedding.shape, generator=self._streams.torch("embedding-dropout", step))
+            embedding = embedding * (drawn >= self._dropout) / (1 - self._dropout)
         # Clamped inside the graph: a clipped value has no slope.
         limit = float(1 << self.plan.config.fixed_point.embedding_range_bits)
         kept: Tensor = embedding[:, torch.from_numpy(self._open)]

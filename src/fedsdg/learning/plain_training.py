@@ -321,8 +321,8 @@ class PlainModel:
 
     @property
     def validation_score(self) -> Score:
-        """Score of the kept model on the validation rows."""
-        return self.result.scores[self.result.kept]
+        """Score on the validation rows."""
+        return self.result.validation_score
 
 
 def train_plain(

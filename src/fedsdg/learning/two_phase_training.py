@@ -54,7 +54,7 @@ class TrainingResult:
     learners: Mapping[str, ServerLearner]
     """The server's learner per phase."""
     scores: Mapping[str, Score]
-    """Validation score per phase."""
+    """Validation score per phase; none of a phase that learned from the validation rows."""
     path: tuple[PathPoint, ...]
     chosen: PathPoint
     n_selected: Mapping[str, int]
@@ -62,6 +62,11 @@ class TrainingResult:
     train_rows: IntArray
     validation_rows: IntArray
     clipped_gradients: int
+
+    @property
+    def validation_score(self) -> Score:
+        """Score of the kept model or, where that learned from the validation rows, too, of the gated one before it."""
+        return self.scores.get(self.kept, self.scores["gated"])
 
     @property
     def server(self) -> ServerLearner:
@@ -155,8 +160,10 @@ class _Run:
         kept: Literal["gated", "compact"] = "gated"
         if config.retrain:
             compact = self.compact_phase(self.n_selected)
-            self.scores["compact"] = self.validate(compact, config.compact_phase.steps, "validation")
-            kept = self.better(self.scores)
+            kept = "compact"
+            if config.final_rows == "training":  # else they were learned from, and say nothing any more
+                self.scores["compact"] = self.validate(compact, config.compact_phase.steps, "validation")
+                kept = self.better(self.scores)
         federation.use_phase(kept)
         self.fix_constant_clients(self.learners[kept])
         return TrainingResult(
@@ -271,7 +278,7 @@ class _Run:
 
     def step(self, server: ServerLearner, plan: PhasePlan, step: int) -> float:
         """Take one training step: Algorithm 2, then Algorithm 3."""
-        rows = self.train_rows[plan.batches.batch(step)]
+        rows = self.rows_of(plan.name)[plan.batches.batch(step)]
         if plan.gated:
             rows = np.tile(rows, self.config.mc_samples)  # each copy of a row meets its own gate draw
         loss = server.forward(self.federation.forward(rows, step, "training"), rows, step)
@@ -323,8 +330,14 @@ class _Run:
 
     def plan(self, name: Literal["gated", "compact"], n_clients: int) -> PhasePlan:
         return PhasePlan(
-            name, self.config, n_clients, self.total_columns, len(self.train_rows), self.objective.n_outputs
+            name, self.config, n_clients, self.total_columns, len(self.rows_of(name)), self.objective.n_outputs
         )
+
+    def rows_of(self, phase: Literal["gated", "compact"]) -> IntArray:
+        """Return the rows that a phase learns from."""
+        if phase == "compact" and self.config.final_rows == "all":
+            return np.sort(np.concatenate([self.train_rows, self.validation_rows]))
+        return self.train_rows
 
     @staticmethod
     def better(scores: Mapping[str, Score]) -> Literal["gated", "compact"]:

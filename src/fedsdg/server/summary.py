@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
+from fedsdg.learning.two_phase_training import TrainingResult
 from fedsdg.server.run import Outcome
 
 
@@ -14,7 +15,7 @@ def metrics_of(outcome: Outcome, n_columns: int) -> dict[str, float | str | int]
     metrics: dict[str, float | str | int] = {
         "task": objective.task,
         "metric": "r2" if objective.task == "regression" else "accuracy",
-        "validation": result.scores[result.kept].value,
+        "validation": result.validation_score.value,
         "kept": result.kept,
         "steps": sum(len(losses) for losses in result.losses.values()),
         "n_selected": sum(result.n_selected.values()),
@@ -26,6 +27,19 @@ def metrics_of(outcome: Outcome, n_columns: int) -> dict[str, float | str | int]
         metrics["test_standard_error"] = outcome.test_score.standard_error
         metrics["test_rows"] = len(outcome.test_rows)
     return metrics
+
+
+def path_of(result: TrainingResult) -> tuple[dict[str, float], ...]:
+    """Return the validation passes of the gated phase."""
+    return tuple(
+        {
+            "step": point.step,
+            "open_features": point.n_open,
+            "score": point.score.value,
+            "standard_error": point.score.standard_error,
+        }
+        for point in result.path
+    )
 
 
 def deciding_versions() -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""How a client's input gates moved: their means at every validation pass of the gated phase.
+
+For the client's own report. Nothing of it is ever sent, and nothing is computed for it: the snapshots that selection
+needs hold the gates already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.learning.model_state import StateArrays
+
+
+@dataclass(frozen=True, eq=False)
+class GatePath:
+    """Gate means by step (rows) and column of the client's table (columns)."""
+
+    steps: IntArray
+    means: FloatArray
+
+    @classmethod
+    def of(cls, snapshots: Mapping[int, StateArrays], n_columns: int) -> GatePath:
+        """Return the path that a phase's snapshots, by step, went through."""
+        steps = sorted(snapshots)
+        means = np.array([snapshots[step]["input_gates"] for step in steps], np.float32)
+        return cls(np.array(steps, np.int64), means.reshape(len(steps), n_columns))
+
+    def to_arrays(self) -> StateArrays:
+        """Return the path as named arrays."""
+        return {"steps": self.steps, "means": self.means}
+
+    @classmethod
+    def from_arrays(cls, arrays: StateArrays) -> GatePath:
+        """Read what `to_arrays` wrote."""
+        steps, means = np.asarray(arrays["steps"], np.int64), np.asarray(arrays["means"], np.float32)
+        if means.ndim != 2 or steps.shape != means.shape[:1]:
+            raise ValueError("a gate path has one row of means per step")
+        return cls(steps, means)
