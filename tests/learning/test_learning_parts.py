@@ -180,6 +180,9 @@ def test_a_path_that_left_the_band_of_the_best_is_given_up():
     assert not out_of_reach(falling[:3], 3)
     assert not out_of_reach([*falling, point(5, 3, 0.89)], 3)
     assert not out_of_reach(falling, None)
+    losses = (0.6, 0.65, 0.64, 0.63)  # one lucky look at a model that has hardly begun to learn
+    learning = [PathPoint(p.step, 9, Score(p.score.value, 0.01, loss)) for p, loss in zip(falling, losses, strict=True)]
+    assert not out_of_reach(learning, 3)
 
 
 def test_a_wished_number_is_shared_by_the_width_of_the_gates():

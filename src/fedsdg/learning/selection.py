@@ -66,14 +66,16 @@ def out_of_reach(path: Sequence[PathPoint], patience: int | None) -> bool:
     """Return whether the last ``patience`` points all fell below the best by more than one standard error.
 
     The penalty only rises, so a path that has left that band does not come back: further steps would be wasted. Points
-    whose scores still rise are on their way in, not out.
+    whose scores still rise, or whose losses still fall, are on their way in, not out: before anything is learned, one
+    lucky pass among many near chance would otherwise end the run.
     """
     if patience is None or len(path) <= patience:
         return False
     best = max(path, key=lambda point: point.score.value)
     last = path[-patience:]
-    still_rising = last[-1].score.value > last[0].score.value
-    return not still_rising and not any(within_one_standard_error(point, best) for point in last)
+    first, now = last[0].score, last[-1].score
+    still_learning = now.value > first.value or now.loss < first.loss
+    return not still_learning and not any(within_one_standard_error(point, best) for point in last)
 
 
 def quotas(open_means: Mapping[str, FloatArray], n_features: int) -> dict[str, int]:
