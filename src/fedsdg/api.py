@@ -25,7 +25,7 @@ from fedsdg.results import SelectionResult
 from fedsdg.run_folder import RunFolder
 from fedsdg.server.label_privacy import load_label_key
 from fedsdg.server.model_files import leakage_of
-from fedsdg.server.summary import deciding_versions, metrics_of
+from fedsdg.server.summary import deciding_versions, metrics_of, path_of
 from fedsdg.simulation import PartyTables, Simulation, Update, simulate
 
 Watch = Callable[[Update], None]
@@ -282,7 +282,7 @@ def describe(simulation: Simulation, truth: Mapping[str, frozenset[str]] | None 
         versions=deciding_versions(),
         config_hash=hashlib.sha256(settings_json.encode()).hexdigest()[:16],
         leakage=leakage_of(settings),
-        path=tuple({"step": p.step, "open_features": p.n_open, "score": p.score.value} for p in result.path),
+        path=path_of(result),
         truth=precision_and_recall(simulation, truth) if truth is not None else None,
         notes=tuple(simulation.notes),
     )

@@ -36,6 +36,7 @@ kinds = ["train", "resume", "predict"]
 minimum_key_bits = {key_bits}
 minimum_sigma = {sigma}
 maximum_queries_per_row = 100000
+# columns = ["a", "b"]           # rows that bring any other column are not used
 # jobs = ["..."]                 # only jobs with these hashes (fedsdg deploy prints them)
 """
 

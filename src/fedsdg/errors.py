@@ -18,7 +18,9 @@
     │   ├── MalformedMessage       a serialised array whose header, shape or length is wrong
     │   └── BackendUnavailable     the requested arithmetic back end cannot run here
     └── PeerError                  another party sent something the protocol does not allow
+        ├── PeerLost               another party has gone: its process, its machine or the network
         └── ProtocolError          a message out of order, of the wrong kind, or answered twice
+            └── QueryLimitReached  a row was asked for more often than a party's policy allows
 
 Messages name the reason, the place and what to do. They carry ids, shapes and sizes, never plaintexts, masks, keys or
 ciphertexts: an error text may end in a log, or at the other party.
@@ -91,8 +93,16 @@ class PeerError(FedSDGError):
     """Another party sent something that the protocol does not allow."""
 
 
+class PeerLost(PeerError):
+    """Another party has gone: its process, its machine or the network. The run can go on when it is back."""
+
+
 class ProtocolError(PeerError):
     """A message out of order, of the wrong kind, or answered twice."""
+
+
+class QueryLimitReached(ProtocolError):
+    """A row was asked for more often than a party's policy allows."""
 
 
 class WeakKeyWarning(UserWarning):

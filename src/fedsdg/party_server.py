@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -30,7 +31,7 @@ from fedsdg.learning.local_client import LocalClient
 from fedsdg.messages.agreement import FINISHED, EndRun, JobAnswer, ProposeJob, job_hash
 from fedsdg.messages.base import Channel, Message, Request
 from fedsdg.messages.traffic import Traffic
-from fedsdg.party import Party, load_party, open_run
+from fedsdg.party import Party, load_party, lock_run, make_folder, open_run
 from fedsdg.prediction import Model
 from fedsdg.results import to_json
 from fedsdg.runtime.in_process import InProcessChannel
@@ -42,7 +43,8 @@ from fedsdg.server.label_privacy import load_label_key
 from fedsdg.server.model_files import ServerFacts, read_server_files, write_server_files
 from fedsdg.server.prediction import PredictionSession
 from fedsdg.server.run import LabelledRows, run_job
-from fedsdg.server.summary import deciding_versions, metrics_of
+from fedsdg.server.step_record import StepRecord
+from fedsdg.server.summary import deciding_versions, metrics_of, path_of
 from fedsdg.simulation import one_torch_thread
 from fedsdg.state_files import Checkpoints, under_prefix
 
@@ -66,12 +68,19 @@ def drive(party: Party, channel: Channel, clients: tuple[str, ...], job: Mapping
     everybody = [*clients, *([own] if own is not None and job["kind"] != "predict" else [])]
     text = canonical_job({**job, "clients": everybody})
     read_job(text)
-    agree(channel, clients, text)
     try:
+        agree(channel, clients, text)
         work = {"train": _train, "resume": _train, "predict": _predict}[job["kind"]]
-        return {"job_hash": job_hash(text), **work(party, channel, list(clients), dict(job))}
+        with ExitStack() as held:
+            held.callback(lock_run(party.run_folder(job["run"]), job["kind"]).release)
+            return {"job_hash": job_hash(text), **work(party, channel, list(clients), dict(job))}
     except FedSDGError as error:
-        tell_all(channel, clients, f"{type(error).__name__} at the label owner")
+        # What a peer did, all may know; an error of our own may name a place on this machine.
+        tell_all(
+            channel,
+            clients,
+            str(error) if isinstance(error, PeerError) else f"{type(error).__name__} at the label owner",
+        )
         raise
 
 
@@ -83,7 +92,7 @@ def canonical_job(job: Mapping[str, Any]) -> str:
 
 
 def agree(channel: Channel, clients: tuple[str, ...], text: str) -> None:
-    """Propose the job; if anybody refuses, tell everybody why."""
+    """Propose the job; refuse it, with all reasons, if anybody does."""
     proposal = ProposeJob(text, own_version())
     answers: Mapping[str, JobAnswer] = channel.exchange(dict.fromkeys(clients, proposal))
     reasons = [f"client {name!r} refused the job: {a.reason}" for name, a in answers.items() if not a.accepted]
@@ -93,7 +102,6 @@ def agree(channel: Channel, clients: tuple[str, ...], text: str) -> None:
         if a.accepted and a.job_hash != job_hash(text)
     ]
     if reasons:
-        tell_all(channel, clients, "; ".join(reasons))
         raise PeerError("; ".join(reasons))
     logger.info("all clients agreed to the job %s", job_hash(text)[:16])
 
@@ -155,16 +163,21 @@ def _train(party: Party, channel: Channel, clients: list[str], job: dict[str, An
         checkpoint=checkpoint,
     )
     traffic = getattr(channel, "traffic", None) or Traffic()
-    outcome = run_job(
-        federation,
-        LabelledRows(labels.labels, labels.ids, key),
-        settings,
-        seed,
-        align=not aligned,
-        traffic=traffic,
-        checkpoints=checkpoints,
-        resumed=resumed,
-    )
+    steps = StepRecord(folder)
+    try:
+        outcome = run_job(
+            federation,
+            LabelledRows(labels.labels, labels.ids, key),
+            settings,
+            seed,
+            align=not aligned,
+            watch=steps.add,
+            traffic=traffic,
+            checkpoints=checkpoints,
+            resumed=resumed,
+        )
+    finally:
+        steps.close()
     of_clients = federation.columns()
     metrics = metrics_of(outcome, sum(of_clients.values()))
     summary = ServerFacts(of_clients, outcome.result.n_selected, metrics, deciding_versions())
@@ -180,6 +193,7 @@ def _train(party: Party, channel: Channel, clients: list[str], job: dict[str, An
         "columns": dict(of_clients),
         "selected": dict(outcome.result.n_selected),
         "losses": {phase: list(losses) for phase, losses in outcome.result.losses.items()},
+        "path": path_of(outcome.result),
         "bytes": traffic.total,
         "messages": dict(traffic.messages),
         "seconds": outcome.seconds,
@@ -193,7 +207,7 @@ def _train(party: Party, channel: Channel, clients: list[str], job: dict[str, An
 def _own_state(party: Party, columns: IdentifiedTable, folder: Path) -> ClientState:
     """The label owner's own columns take part as a client of this machine; its files lie beside the server's."""
     assert party.labels is not None
-    own = folder / "own_columns"
+    own = make_folder(folder / "own_columns")
     seed = open_run(own, "resume" if (own / "private_seed").exists() else "train")
     local = LocalClient(party.name, columns.table, seed, encoding=party.labels.encoding)
     return ClientState(local, ids=columns.ids, folder=own, checkpoints=Checkpoints(own / "checkpoints"))

@@ -41,7 +41,7 @@ class SelectionResult:
     config_hash: str
     leakage: str
     path: tuple[Mapping[str, float], ...] = ()
-    """The validation passes of the gated phase: step, open features, score."""
+    """The validation passes of the gated phase: step, open features, score and its standard error."""
     truth: Mapping[str, float] | None = None
     notes: tuple[str, ...] = field(default=())
 

@@ -22,7 +22,6 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TextIO
@@ -33,12 +32,11 @@ from fedsdg.learning.client_files import write_client_files
 from fedsdg.results import SelectionResult, to_json
 from fedsdg.run_log import RunLog
 from fedsdg.server.model_files import ServerFacts, write_server_files
+from fedsdg.server.step_record import StepRecord
 from fedsdg.simulation import Simulation, Storage, Update
 from fedsdg.state_files import OWNER_FOLDER, OWNER_ONLY, FolderLock, write_atomically
 
 logger = logging.getLogger("fedsdg.run")
-
-PHASES = ("gated", "compact")
 
 
 class RunFolder:
@@ -48,7 +46,7 @@ class RunFolder:
         self.final, self.partial = final, partial
         self.storage = Storage(partial / "server", {name: partial / "clients" / name for name in clients})
         self._made = made  # folders above it that did not exist before, innermost first
-        self._metrics: TextIO | None = None
+        self._steps: StepRecord | None = None
         self._log: RunLog | None = None
         self._lock: FolderLock | None = None
 
@@ -103,7 +101,7 @@ class RunFolder:
                 _write_json(folder.partial / "source.json", {"job_file": job_file and str(job_file.resolve())})
                 # Last: a folder with settings has all that a run needs to start again.
                 _write_json(folder.partial / "settings.json", settings.model_dump(mode="json"))
-                folder._metrics = _open_private(folder.partial / "metrics.jsonl")
+                folder._steps = StepRecord(folder.partial)
         except BaseException:
             folder.discard()
             raise
@@ -125,9 +123,7 @@ class RunFolder:
             with _clear_errors(partial):
                 names = sorted(path.name for path in (partial / "clients").iterdir())
                 folder = cls(final, partial, [], names)
-                folder._metrics = os.fdopen(
-                    os.open(partial / "metrics.jsonl", os.O_RDWR | os.O_CREAT, OWNER_ONLY), "r+", encoding="utf-8"
-                )
+                folder._steps = StepRecord(partial)
         except BaseException:  # the process that had the lock may just have finished the run
             lock.release()
             raise
@@ -164,24 +160,14 @@ class RunFolder:
         return content
 
     def watch(self, then: Callable[[Update], None]) -> Callable[[Update], None]:
-        """Return a watcher that records every step before it passes it on.
-
-        The first step of a resumed run takes the place of those that were lost. The log of the run begins here.
-        """
-        first = True
+        """Return a watcher that records every step before it passes it on. The log of the run begins here."""
         with _clear_errors(self.partial):
             self._log = RunLog(self.partial / "run.log")
         logger.info("fedsdg %s writes the run %r", metadata.version("fedsdg"), self.final.name)
 
         def record(update: Update) -> None:
-            nonlocal first
-            if update.loss is not None and self._metrics is not None:
-                with _clear_errors(self.partial):
-                    if first:
-                        _keep_lines_before(self._metrics, update)
-                        first = False
-                    self._metrics.write(to_json(asdict(update)) + "\n")
-                    self._metrics.flush()
+            if self._steps is not None:
+                self._steps.add(update)
             then(update)
 
         return record
@@ -244,8 +230,8 @@ class RunFolder:
             self._log.close()
         if self._lock is not None:
             self._lock.release()
-        if self._metrics is not None:
-            self._metrics.close()
+        if self._steps is not None:
+            self._steps.close()
 
 
 def settings_of(run: Path) -> RunSettings:
@@ -289,23 +275,6 @@ def partial_of(final: Path) -> Path:
     """Return where a run lies until it has succeeded."""
     final = final.resolve()
     return final.with_name(final.name + ".partial")
-
-
-def _keep_lines_before(metrics: TextIO, update: Update) -> None:
-    """Keep the lines of the steps before this one; a torn last line goes, too."""
-    metrics.seek(0)
-    kept = []
-    for line in metrics:
-        try:
-            past = json.loads(line)
-        except ValueError:
-            break
-        if (PHASES.index(past["phase"]), past["step"]) >= (PHASES.index(update.phase), update.step):
-            break
-        kept.append(line)
-    metrics.seek(0)
-    metrics.truncate()
-    metrics.writelines(kept)
 
 
 def _open_private(path: Path) -> TextIO:

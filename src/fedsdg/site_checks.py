@@ -79,11 +79,29 @@ def _rows(party: Party) -> Finding:
 
 
 def _kit(kit: Path) -> list[Finding]:
+    if (kit / "flower.json").is_file():
+        return _flower_kit(kit)
     startup = kit / "startup"
     for name, role in (("fed_server.json", "server"), ("fed_client.json", "client")):
         if (startup / name).is_file():
             return [_certificate(startup / f"{role}.crt"), _port(startup / name, role)]
     return [Finding("kit", "broken", f"{kit} is no kit of a site")]
+
+
+def _flower_kit(kit: Path) -> list[Finding]:
+    try:
+        found = json.loads((kit / "flower.json").read_text())
+        kind = found["kind"]
+        address = str(found["superlink"]) if kind == "supernode" else f"{found['host']}:{found['port']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return [Finding("kit", "broken", f"{kit} cannot be read; ask the label owner for it again")]
+    if kind == "simulation":
+        return [_reached(address, "server")]
+    if kind == "superlink":
+        return [_certificate(kit / "certificates" / "server.pem"), _reached(address, "server")]
+    made = (kit / str(found.get("name"))).is_file()
+    key = Finding("key", "ok" if made else "broken", "made here" if made else f"make it: fedsdg site key {kit}")
+    return [key, _certificate(kit / "ca.pem"), _reached(address, "client")]
 
 
 def _certificate(path: Path) -> Finding:
@@ -105,10 +123,16 @@ def _certificate(path: Path) -> Finding:
 def _port(config: Path, role: str) -> Finding:
     try:
         address = str(json.loads(config.read_text())["servers"][0]["service"]["target"])
-        host, _, port = address.rpartition(":")
-        number = int(port)
     except (OSError, ValueError, KeyError, IndexError, TypeError):
         return Finding("port", "note", f"{config.name} names no address")
+    return _reached(address, role)
+
+
+def _reached(address: str, role: str) -> Finding:
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():
+        return Finding("port", "note", f"{address} names no port")
+    number = int(port)
     try:
         if role == "server":
             with socket.socket() as listener:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import torch
 
 from fedsdg.client.role import ClientRole
@@ -21,11 +22,15 @@ from fedsdg.client.state import ClientState
 from fedsdg.config import PhaseSettings, TrainingConfig, ValidationSettings
 from fedsdg.data.feature_table import FeatureTable
 from fedsdg.datasets.synthetic import madelon_like
+from fedsdg.job import RunSettings
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.two_phase_training import train
 from fedsdg.messages import codec
+from fedsdg.messages.agreement import ProposeJob
 from fedsdg.messages.base import Channel, Message
 from fedsdg.messages.session import Joined, JoinRun
+from fedsdg.party import PartyRole, load_party
+from fedsdg.party_server import drive
 from fedsdg.runtime.codec_channel import CodecChannel
 from fedsdg.runtime.in_process import InProcessChannel
 from fedsdg.runtime.serving import Answer
@@ -114,16 +119,53 @@ def client_factory(name: str) -> Answer:
 
 
 class SwitchingRole:
-    """A secure role; it echoes when the request is meant for an echo."""
+    """A secure role; it echoes when the request is meant for an echo, and is a party when a job is proposed."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.secure, self.echo = secure_role(name), Echo(name)
+        self.party: PartyRole | None = None
 
     def answer(self, blob: bytes) -> bytes:
         request = codec.decode(blob)
+        if isinstance(request, ProposeJob):
+            self.party = PartyRole(load_party(parties_of(json.loads(request.job)["run"]) / f"{self.name}.toml"))
+        if self.party is not None:
+            return self.party(blob)
         if isinstance(request, JoinRun) and request.settings in ("echo", "sleep", "die"):
             return self.echo.answer(blob)
         return self.secure.answer(blob)
+
+
+# --- Parties with files, a folder of them for each run -------------------------------------------------------------
+
+OWNER = "owner"
+
+
+def parties_of(run: str) -> Path:
+    return Path(os.environ["ENGINE_TEST_NOTES"]).parent / "parties" / run
+
+
+def write_parties(folder: Path, policies: dict[str, str]) -> None:
+    """Write the files of a label owner and of the clients that have a policy here."""
+    folder.mkdir(parents=True)
+    ids = [f"ID-{number:05d}" for number in range(N_ROWS)]
+    columns = dict(zip(CLIENTS, np.array_split(data().features, len(CLIENTS), axis=1), strict=True))
+    for name in (OWNER, *policies):
+        rows: dict[str, Any] = {"who": ids, "outcome": data().labels}
+        if name != OWNER:
+            rows = {"who": ids, **{f"{name}_secret_{j}": column for j, column in enumerate(columns[name].T)}}
+        pl.DataFrame(rows).write_csv(folder / f"{name}.csv")
+        section = '[labels]\ntarget = "outcome"' if name == OWNER else "[rows]"
+        (folder / f"{name}.toml").write_text(
+            f'[party]\nname = "{name}"\nfolder = "state_{name}"\n\n{section}\ntable = "{name}.csv"\nid = "who"\n\n'
+            f"[policy]\n{policies.get(name, '')}\n"
+        )
+
+
+def party_job(run: str, **changes: Any) -> dict[str, Any]:
+    settings = RunSettings(training=training(), **changes).model_dump(mode="json")
+    return {"scenario": "party", "job": {"kind": "train", "run": run, "settings": settings}}
 
 
 # --- The server ----------------------------------------------------------------------------------------------------
@@ -154,6 +196,10 @@ def server_driver(channel: Channel, context: JobContext) -> bytes:
     scenario = settings["scenario"]
     if scenario == "secure":
         return secure_job(channel)
+    if scenario == "party":
+        job = settings["job"]
+        owner = load_party(parties_of(job["run"]) / f"{OWNER}.toml")
+        return json.dumps(drive(owner, channel, context.clients, job)).encode()
     if scenario == "measure":
         return json.dumps(measure(channel, settings["sizes"])).encode()
     if scenario == "echo":

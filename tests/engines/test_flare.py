@@ -1,14 +1,18 @@
-"""NVIDIA FLARE for real: a server and four sites as processes on loopback, with mutual TLS.
+"""NVIDIA FLARE for real: a server and three sites as processes on loopback, with mutual TLS.
 
-Jobs run at the same time, because a FLARE job spends most of its time starting and ending.
+Jobs run at the same time, because a FLARE job spends most of its time starting and ending. What becomes of a client
+that dies stands in `test_party_over_flare.py`.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,7 +21,6 @@ import pytest
 pytest.importorskip("nvflare", reason="needs fedsdg[flare]")
 
 import engine_jobs
-import psutil
 from engine_jobs import CLIENTS
 from sites import environment, free_port, speaking_another_protocol, wait_for_port, wait_until
 
@@ -37,8 +40,16 @@ from fedsdg.runtime.flare_kits import CLIENT_CLASSES, Kits, provision, site_comm
 from fedsdg.runtime.processes import stop
 from fedsdg.runtime.serving import Patience
 
-OTHER, VANISHING = "clinic", "ghost"
-ALL = (*CLIENTS, OTHER, VANISHING)
+OTHER, STRANGER = "clinic", "ghost"
+BANK, SHOP = CLIENTS
+#: What these parties' policies say in a job of that name, and how the job differs from what they would allow.
+REFUSALS = {
+    "strict": ({BANK: "minimum_key_bits = 3072", SHOP: 'jobs = ["4f6c"]'}, {}),
+    "columns": ({BANK: f'columns = ["{BANK}_secret_0"]'}, {}),
+    "profile": ({SHOP: ""}, {"profile": "plain"}),
+    "queries": ({SHOP: "maximum_queries_per_row = 1"}, {}),
+}
+ALL = (*CLIENTS, OTHER)
 LONG, SHORT = Patience(start=120, silence=90, answer=300), Patience(start=120, silence=4, answer=300)
 
 
@@ -51,11 +62,12 @@ class System:
     session: Session
     sites: dict[str, subprocess.Popen[bytes]]
     foreign: Path
+    port: int
     ids: dict[str, str] = field(default_factory=dict)
     statuses: dict[str, str] = field(default_factory=dict)
 
     def submit(self, name: str, clients: tuple[str, ...], settings: dict, classes: str = CLIENT_CLASSES[1]) -> None:
-        patience = LONG if name == "secure" else SHORT
+        patience = SHORT if name == "dying" else LONG
         job = write_job(self.folder / "jobs" / name, clients, settings, patience)
         config = job / "client" / "config" / "config_fed_client.json"
         config.write_text(config.read_text().replace(CLIENT_CLASSES[1], classes))
@@ -77,37 +89,29 @@ class System:
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     folder, port = tmp_path_factory.mktemp("flare"), free_port()
-    kits = provision(folder, "hospital", "localhost", ALL, port=port)
+    kits = provision(folder, "hospital", "localhost", (*ALL, STRANGER), port=port)
     # The same names and the same server, but certificates that somebody else made.
-    foreign = provision(folder / "foreign", "hospital", "localhost", CLIENTS, port=port).clients[CLIENTS[0]]
+    foreign = provision(folder / "foreign", "hospital", "localhost", (STRANGER,), port=port).clients[STRANGER]
     sites = {"server": start_site(kits.server, environment(folder))}
     try:
-        for name in (*CLIENTS, VANISHING):
+        for name in CLIENTS:
             sites[name] = start_site(kits.clients[name], environment(folder))
         sites[OTHER] = start_site(kits.clients[OTHER], speaking_another_protocol(folder))
         sites["foreign"] = start_site(foreign, environment(folder))
         wait_for_port(port)
         with admin_session(kits.admin, timeout=60) as session:
             wait_for_clients(session, ALL, timeout=120)
-            found = System(folder, kits, session, sites, foreign)
+            found = System(folder, kits, session, sites, foreign, port)
             found.submit("secure", CLIENTS, {"scenario": "secure"})
             found.submit("protocol", (OTHER,), {"scenario": "echo", "times": 1})
-            found.submit("vanishing", (VANISHING,), {"scenario": "slow", "milliseconds": 90_000})
+            for name, (policies, changes) in REFUSALS.items():
+                engine_jobs.write_parties(folder / "parties" / name, policies)
+                found.submit(name, tuple(policies), engine_jobs.party_job(name, **changes))
             found.submit("dying", CLIENTS[1:], {"scenario": "die"})
             found.submit("classes", CLIENTS[:1], {}, classes="nvflare.app_common.np.np_trainer.NPTrainer")
             yield found
     finally:
         stop(*sites.values())
-
-
-def test_a_site_that_vanishes_ends_the_job_within_the_waiting_time(system: System):
-    wait_until((system.folder / "notes").exists, 180, "the long request")
-    site = psutil.Process(system.sites[VANISHING].pid)
-    for process in (*site.children(recursive=True), site):
-        process.kill()  # no goodbye: as if the machine had lost its power
-    assert system.finish("vanishing") == "FINISHED:EXECUTION_EXCEPTION"
-    with pytest.raises(PeerError, match=f"client {VANISHING!r} has given no sign of life for 4 seconds"):
-        system.result("vanishing")
 
 
 def test_a_secure_job_over_flare_learns_the_same_bits_as_in_one_process(system: System):
@@ -122,6 +126,52 @@ def test_a_client_with_another_protocol_is_refused_and_both_sides_say_why(system
     assert f"The server speaks protocol {PROTOCOL_VERSION}; this party speaks 99." in system.log(OTHER)
 
 
+def test_every_clients_objection_to_a_job_reaches_all_parties(system: System):
+    assert system.finish("strict") == "FINISHED:EXECUTION_EXCEPTION"
+    reasons = {
+        BANK: "key_bits is 2048; policy.minimum_key_bits is 3072",
+        SHOP: "policy.jobs does not list this job",
+    }
+    with pytest.raises(PeerError) as caught:
+        system.result("strict")
+    for name, reason in reasons.items():
+        assert f"client {name!r} refused the job: {reason}" in str(caught.value)
+        assert f"refused a job: {reason}" in system.log(name)
+        for party in ("server", *CLIENTS):
+            assert f"client {name!r} refused the job: {reason}" in system.log(party)
+    assert not list((system.folder / "parties" / "strict").glob("state_*"))  # nothing was begun anywhere
+
+
+def test_a_client_whose_rows_bring_a_column_that_its_policy_does_not_list_refuses_and_names_it_to_nobody(
+    system: System,
+):
+    assert system.finish("columns") == "FINISHED:EXECUTION_EXCEPTION"
+    with pytest.raises(PeerError, match=f"client {BANK!r} refused the job: policy.columns does not list every column"):
+        system.result("columns")
+    assert f"policy.columns does not list {BANK}_secret_1" in system.log(BANK)
+    assert f"{BANK}_secret" not in system.log("server")
+
+
+def test_a_job_in_the_clear_is_refused_by_clients_whatever_the_server_says(system: System):
+    assert system.finish("profile") == "FINISHED:EXECUTION_EXCEPTION"
+    reason = "the profile is 'plain'; between organisations only 'masked' is possible"
+    with pytest.raises(PeerError, match=f"client {SHOP!r} refused the job: {reason}"):
+        system.result("profile")
+    assert f"refused a job: {reason}" in system.log(SHOP)
+
+
+def test_a_client_that_is_asked_for_a_row_too_often_stops_and_only_the_type_crosses(system: System):
+    assert system.finish("queries") == "FINISHED:EXECUTION_EXCEPTION"
+    with pytest.raises(PeerError, match=f"client {SHOP!r} refused EmbedBatch: QueryLimitReached") as caught:
+        system.result("queries")
+    reason = "A row was asked for more than 1 times: policy.maximum_queries_per_row."
+    assert reason in system.log(SHOP)
+    assert reason not in str(caught.value) + system.log("server")
+    assert f"the server ended the run: client {SHOP!r} refused EmbedBatch: QueryLimitReached" in system.log(SHOP)
+    state = system.folder / "parties" / "queries" / f"state_{SHOP}" / "runs" / "queries"
+    assert (state / "private_seed").exists()  # its part of the run is kept: a resumed one goes on
+
+
 def test_a_client_whose_process_ends_ends_the_job(system: System):
     assert system.finish("dying") == "FINISHED:EXECUTION_EXCEPTION"
     with pytest.raises(PeerError, match=rf"FLARE stopped the job.*{CLIENTS[1]}|{CLIENTS[1]!r} has given no sign"):
@@ -131,8 +181,27 @@ def test_a_client_whose_process_ends_ends_the_job(system: System):
 def test_a_site_with_somebody_elses_certificate_never_gets_in(system: System):
     said = system.foreign / "console.txt"
     wait_until(lambda: "CERTIFICATE_VERIFY_FAILED" in said.read_text(), what="a refused certificate")
-    with pytest.raises(PeerError, match="not connected after 0 seconds: nobody"):
-        wait_for_clients(system.session, ("nobody",), timeout=0)
+    with pytest.raises(
+        PeerError, match=rf"not connected after 0 seconds: {STRANGER}\. .*is its certificate of this project"
+    ):
+        wait_for_clients(system.session, (*ALL, STRANGER), timeout=0)
+
+
+def test_the_server_says_that_a_certificate_of_somebody_else_was_refused(system: System):
+    startup = system.foreign / "startup"
+    context = ssl.create_default_context(cafile=system.kits.server / "startup" / "rootCA.pem")
+    context.load_cert_chain(startup / "client.crt", startup / "client.key")
+    context.set_alpn_protocols(["h2"])
+    before = system.log("server").count("CERTIFICATE_VERIFY_FAILED")
+    with (
+        socket.create_connection(("localhost", system.port), timeout=30) as line,
+        context.wrap_socket(line, server_hostname="localhost") as secured,
+        suppress(ssl.SSLError, ConnectionError),
+    ):
+        assert secured.recv(1) == b""  # it is cut off before a byte was said
+    wait_until(
+        lambda: system.log("server").count("CERTIFICATE_VERIFY_FAILED") > before, what="a line in the server's log"
+    )
 
 
 def test_code_that_a_job_brings_along_is_refused(system: System):

@@ -39,6 +39,7 @@ class Site:
         self.calls: list[str] = []
 
     def __call__(self, timeout: float) -> Site:
+        self.timeout = timeout
         return self
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
@@ -123,6 +124,27 @@ def test_a_silent_site_ends_the_job_with_its_name(open_channel, sites):
     sites[CLIENTS[1]].before = lost(1000)
     with pytest.raises(PeerError, match=rf"{CLIENTS[1]!r} has given no sign of life for 0\.5 seconds"):
         ask(channel, b"")
+
+
+def test_a_site_that_is_back_within_the_waiting_time_is_asked_on(open_channel, sites, caplog):
+    channel = open_channel(Patience(start=20, silence=20, answer=60))
+    channel.greet()
+    sites[CLIENTS[1]].before = lost(3)
+    assert ask(channel, b"body")[CLIENTS[1]].public_key == b"body"
+    said = [record.message for record in caplog.records if record.name == "fedsdg.runtime"]
+    assert said == [
+        f"client {CLIENTS[1]!r} cannot be reached: the run waits for it, for up to 20 seconds",
+        f"client {CLIENTS[1]!r} is back: the run goes on",
+    ]
+
+
+@pytest.mark.parametrize("silence", [0.4, 4, 40, 4000])
+def test_within_the_waiting_time_there_is_time_for_more_than_one_call(silence, open_channel, sites):
+    channel = open_channel(Patience(silence=silence))
+    timeouts: list[float] = []
+    sites[CLIENTS[0]].before = lambda method: timeouts.append(sites[CLIENTS[0]].timeout)
+    channel.greet()
+    assert 0 < max(timeouts) <= silence / 2
 
 
 def test_after_a_failure_the_others_can_be_asked_on(open_channel, sites):

@@ -9,7 +9,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -18,10 +18,12 @@ pytest.importorskip("flwr", reason="needs fedsdg[flower]")
 
 import engine_jobs
 from engine_jobs import CLIENTS
-from sites import Proxy, environment, free_port, wait_for_port, wait_until
+from sites import Proxy, environment, free_port, speaking_another_protocol, wait_for_port, wait_until
 
-from fedsdg.runtime.certificates import write_authority
+from fedsdg.messages.base import PROTOCOL_VERSION
+from fedsdg.runtime.certificates import job_certificate, write_authority
 from fedsdg.runtime.flower import RUNS
+from fedsdg.runtime.flower_guard import COMPONENTS
 from fedsdg.runtime.flower_kits import (
     QUIET,
     Deployment,
@@ -37,9 +39,10 @@ from fedsdg.runtime.flower_kits import (
 from fedsdg.runtime.processes import start, stop
 from fedsdg.runtime.serving import Patience
 from fedsdg.runtime.site import FAILURE_FILE, RESULT_FILE
+from fedsdg.runtime.stream import StreamChannel
 
-DYING = "ghost"
-NODES = (*CLIENTS, DYING)
+DYING, OTHER = "ghost", "clinic"
+NODES = (*CLIENTS, DYING, OTHER)
 LONG, SHORT = Patience(start=180, silence=90, answer=300), Patience(start=180, silence=5, answer=300)
 
 
@@ -50,7 +53,7 @@ class System:
     folder: Path
     deployment: Deployment
     sites: dict[str, subprocess.Popen[bytes]]
-    dying: str = ""
+    runs: dict[str, str] = field(default_factory=dict)
 
     def submit(self, name: str, clients: tuple[str, ...], settings: dict, listen: int = 0, dial: int = 0) -> str:
         app = write_app(
@@ -61,7 +64,12 @@ class System:
             dial=f"localhost:{dial}",
             patience=LONG if name == "secure" else SHORT,
         )
-        return submit(self.deployment, app)
+        if name == "code":  # as whoever controls a SuperLink could do: the server's end is ours, the clients' is not
+            (app / "anything.py").write_text("from flwr.clientapp import ClientApp\n\napp = ClientApp()\n")
+            settings_file = app / "pyproject.toml"
+            settings_file.write_text(settings_file.read_text().replace(COMPONENTS["clientapp"], "anything:app"))
+        self.runs[name] = submit(self.deployment, app)
+        return self.runs[name]
 
     def outcome(self, run: str) -> bytes:
         """Wait for what a run left: its result, or why it failed."""
@@ -72,22 +80,29 @@ class System:
     def log(self, site: str) -> str:
         return (self.folder / f"{site}.log").read_text()
 
-    def start_node(self, name: str, key: Path, authority: Path | None = None, called: str | None = None) -> None:
+    def start_node(
+        self,
+        name: str,
+        key: Path,
+        authority: Path | None = None,
+        called: str | None = None,
+        chosen: dict[str, str] | None = None,
+    ) -> None:
         """Start a SuperNode; nothing of it is shared with another one, as on another machine."""
         command = supernode_command(
             name, key, self.deployment.address, authority or self.deployment.authority, free_port()
         )
         place = self.folder / (called or name)
         place.mkdir(exist_ok=True)
-        chosen = {**environment(self.folder), **QUIET, "FLWR_HOME": str(place / "flower")}
-        self.sites[called or name] = start(command, place, self.folder / f"{called or name}.log", chosen)
+        variables = {**(chosen or environment(self.folder)), **QUIET, "FLWR_HOME": str(place / "flower")}
+        self.sites[called or name] = start(command, place, self.folder / f"{called or name}.log", variables)
 
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
     folder = tmp_path_factory.mktemp("flower")
     deployment = make_deployment(folder / "server", "localhost", free_port())
-    found = System(folder, deployment, {})
+    found, impostor = System(folder, deployment, {}), StreamChannel([], SHORT)
     chosen = environment(folder, **deployment.environment, **{RUNS: str(folder / "runs")})
     command = superlink_command(deployment, "127.0.0.1")
     try:
@@ -97,14 +112,22 @@ def system(tmp_path_factory: pytest.TempPathFactory) -> Iterator[System]:
         with ThreadPoolExecutor() as pool:  # each call of Flower's command line takes seconds to start
             public = {name: keys[name].with_name(f"{name}.pub") for name in NODES}
             list(pool.map(lambda name: register_node(deployment, name, public[name]), NODES))
-        for name in NODES:
+        for name in (*CLIENTS, DYING):
             found.start_node(name, keys[name])
+        found.start_node(OTHER, keys[OTHER], chosen=speaking_another_protocol(folder))
         found.start_node("stranger", keys["stranger"])
         write_authority(folder / "others", "localhost")
         found.start_node(CLIENTS[0], keys[CLIENTS[0]], folder / "others" / "ca.pem", called="misled")
-        found.dying = found.submit("dying", (DYING,), {"scenario": "die"})
+        port = impostor.open("127.0.0.1:0", *job_certificate())
+        echo = {"scenario": "echo", "times": 1}
+        with ThreadPoolExecutor() as pool:
+            pool.submit(found.submit, "dying", (DYING,), {"scenario": "die"})
+            pool.submit(found.submit, "protocol", (OTHER,), echo)
+            pool.submit(found.submit, "impostor", (OTHER,), echo, dial=port)
+            pool.submit(found.submit, "code", (OTHER,), echo)
         yield found
     finally:
+        impostor.close()
         stop(*reversed(found.sites.values()))
 
 
@@ -140,14 +163,34 @@ def test_a_node_does_not_believe_a_superlink_with_another_certificate(system: Sy
 
 
 def test_a_client_whose_process_ends_ends_the_job_within_the_waiting_time(system: System):
-    reason = system.outcome(system.dying).decode()
+    run = system.runs["dying"]
+    reason = system.outcome(run).decode()
     assert f"client {DYING!r} has given no sign of life for 5 seconds" in reason
-    wait_until(lambda: status(system.deployment, system.dying)[0] == "finished:failed", 60, "the end that Flower sees")
-    assert reason.strip() in status(system.deployment, system.dying)[1]
+    wait_until(lambda: status(system.deployment, run)[0] == "finished:failed", 60, "the end that Flower sees")
+    assert reason.strip() in status(system.deployment, run)[1]
+
+
+def test_a_client_with_another_protocol_is_refused_and_both_sides_say_why(system: System):
+    reason = f"it speaks protocol 99 and the server {PROTOCOL_VERSION}: upgrade one of them"
+    assert f"client {OTHER!r} was refused: {reason}" in system.outcome(system.runs["protocol"]).decode()
+    wait_until(lambda: reason in system.log(OTHER), 30, "the client's own reason")
+
+
+def test_a_client_does_not_believe_a_stream_with_another_certificate_and_the_job_ends(system: System):
+    reason = system.outcome(system.runs["impostor"]).decode()
+    assert f"client {OTHER!r} ended before the job did: PeerError; its own log says why" in reason
+    assert "is not the server of this job: its certificate is another" in system.log(OTHER)
+
+
+def test_an_app_that_brings_code_is_refused_by_the_node_and_the_server_is_told(system: System):
+    reason = system.outcome(system.runs["code"]).decode()
+    assert f"client {OTHER!r} ended before the job did: Flower's error 7 (its SuperNode refused the app)" in reason
+    assert "refused an app: it brings files besides its settings; nothing of it was run" in system.log(OTHER)
+    assert not list((system.folder / OTHER).rglob("anything.py"))
 
 
 def test_an_app_carries_no_code(system: System):
-    for app in (system.folder / "apps").iterdir():
+    for app in (system.folder / "apps" / name for name in ("secure", "dying")):
         assert [path.name for path in app.rglob("*") if path.is_file()] == ["pyproject.toml"]
     installed = system.folder / CLIENTS[0] / "flower" / "apps"
     assert [path for path in installed.rglob("*.py") if path.is_file()] == []

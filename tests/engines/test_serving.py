@@ -137,6 +137,38 @@ def test_a_role_that_cannot_be_made_answers_nothing():
     role.close()
 
 
+class Closing:
+    """A role that notes when it is closed."""
+
+    def __init__(self, hold: threading.Event) -> None:
+        self.hold, self.log, self.closed = hold, [], threading.Event()
+
+    def __call__(self, blob: bytes) -> bytes:
+        self.hold.wait(20)
+        self.log.append("answered")
+        return blob
+
+    def close(self) -> None:
+        self.log.append("closed")
+        self.closed.set()
+
+
+def test_a_role_is_closed_when_its_work_is_done_and_answers_nothing_more():
+    hold = threading.Event()
+    made = Closing(hold)
+    role = RoleThread(lambda: made)
+    role.ready.result(10)
+    under_way = role.ask(1, b"a")
+    role.close()
+    assert not made.closed.is_set()
+    hold.set()
+    assert under_way.result(10) == b"a"
+    assert made.closed.wait(10)
+    assert made.log == ["answered", "closed"]
+    with pytest.raises(ProtocolError):
+        role.ask(2, b"b")
+
+
 def test_errors_cross_by_type_only():
     assert error_name(DataError("column age")) == "DataError"
     assert error_name(ZeroDivisionError("patient 4711")) == "InternalError"

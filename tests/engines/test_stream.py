@@ -141,10 +141,12 @@ def test_a_wrong_token_is_refused_on_both_sides(caplog):
 
 
 def test_another_protocol_is_refused_on_both_sides(monkeypatch, caplog):
-    with listening() as (_, port):
+    with listening() as (channel, port):
         monkeypatch.setattr(stream_client, "PROTOCOL_VERSION", 999)
         older = Party(port, CLIENTS[0])
         problem = str(older.ended())
+        with pytest.raises(PeerError, match=f"client '{CLIENTS[0]}' was refused: it speaks protocol 999"):
+            channel.wait_for_clients()  # and does not wait for it in vain
     assert "it speaks protocol 999 and the server" in problem
     assert "it speaks protocol 999 and the server" in caplog.text
 

@@ -103,7 +103,8 @@ def test_every_party_has_a_folder_of_its_own(masked):
     assert {path.name for path in (out / "server").iterdir()} == PARTS | {"model.safetensors", "weights.state"}
     for name in simulation.clients:
         predicts = {"model.safetensors", "share.state"} if name in simulation.result.server.asked else set()
-        assert {path.name for path in (out / "clients" / name).iterdir()} == PARTS | {"selection.json"} | predicts
+        own = {"selection.json", "gate_path.safetensors"}
+        assert {path.name for path in (out / "clients" / name).iterdir()} == PARTS | own | predicts
 
 
 def test_only_the_owner_can_read_anything(masked):

@@ -42,6 +42,7 @@ class Organisations:
         ids = np.array([f"C{number:05d}" for number in range(260)])
         rng = np.random.default_rng(0)
         self.policies: dict[str, str] = {}
+        self.roles: dict[str, PartyRole] = {}
         self._write("bank", pl.DataFrame({"who": ids, "defaulted": story.labels})[rng.permutation(250)])
         for name, table in story.tables.items():
             columns = {column: table.values[:, j] for j, column in enumerate(table.columns)}
@@ -63,7 +64,14 @@ class Organisations:
         return load_party(path)
 
     def channel(self) -> BytesChannel:
-        return BytesChannel({name: PartyRole(self.party(name)).answer for name in self.clients})
+        """Reach the clients in new processes: the old ones have ended."""
+        self.close()
+        self.roles = {name: PartyRole(self.party(name)) for name in self.clients}
+        return BytesChannel(self.roles)
+
+    def close(self) -> None:
+        for role in self.roles.values():
+            role.close()
 
     def state(self, name: str) -> Path:
         return self.folder / name / "state" / "runs" / "first"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import polars as pl
@@ -11,19 +14,22 @@ import pytest
 from party_helpers import SETTINGS, BytesChannel, Organisations
 
 from fedsdg.data.sources import read_labels, read_party
-from fedsdg.errors import ConfigError, PeerError
+from fedsdg.errors import ConfigError, PeerError, PeerLost, StateFileError
 from fedsdg.job import RunSettings
 from fedsdg.messages.agreement import job_hash
-from fedsdg.party import load_party
-from fedsdg.party_server import canonical_job, drive
+from fedsdg.party import PartyRole, load_party, lock_run
+from fedsdg.party_server import agree, canonical_job, drive, tell_all
 from fedsdg.simulation import PartyTables, simulate
+from fedsdg.state_files import FolderLock
 
 JOB = {"kind": "train", "run": "first", "settings": SETTINGS}
 
 
 @pytest.fixture
-def organisations(tmp_path: Path) -> Organisations:
-    return Organisations(tmp_path)
+def organisations(tmp_path: Path) -> Iterator[Organisations]:
+    found = Organisations(tmp_path)
+    yield found
+    found.close()
 
 
 def run(organisations: Organisations, channel: BytesChannel | None = None, **changes: object) -> dict:
@@ -109,6 +115,73 @@ def test_a_run_that_broke_off_is_resumed_with_new_processes_and_ends_the_same(or
     assert result["losses"] == {p: list(losses) for p, losses in plain_twin(organisations).result.losses.items()}
 
 
+class LostAfter(BytesChannel):
+    """Loses the connection to everybody when the first client has answered a request of this kind."""
+
+    def __init__(self, channel: BytesChannel, kind: str) -> None:
+        super().__init__(channel.answers)
+        self.kind = kind.encode()
+
+    def carry_all(self, requests):
+        client, blob = next(iter(requests.items()))
+        if self.kind in blob[:64]:
+            self.answers[client](blob)
+            raise PeerLost("the line is dead")
+        return super().carry_all(requests)
+
+
+def test_a_party_that_was_done_goes_on_with_one_that_was_not(organisations):
+    with pytest.raises(PeerLost, match="the line is dead"):
+        run(organisations, LostAfter(organisations.channel(), "FinishRun"))
+    done, other = (organisations.state(name) / "model.json" for name in organisations.clients)
+    assert done.exists()
+    assert not other.exists()
+    with pytest.raises(PeerError, match="ConfigError"):
+        run(organisations)
+    result = run(organisations, kind="resume")
+    assert result["losses"] == {p: list(losses) for p, losses in plain_twin(organisations).result.losses.items()}
+    with pytest.raises(PeerError, match="ConfigError"):
+        run(organisations, kind="resume")  # now it is finished everywhere
+
+
+def test_two_processes_cannot_use_one_run_of_a_party_at_once(organisations, monkeypatch, caplog):
+    monkeypatch.setattr("fedsdg.party.LOCK_WAIT", 0.0)
+    text = canonical_job({**JOB, "clients": organisations.clients})
+    agree(organisations.channel(), organisations.clients, text)
+    second = {name: PartyRole(organisations.party(name)) for name in organisations.clients}
+    with pytest.raises(PeerError, match="refused ProposeJob: StateFileError"):
+        agree(BytesChannel(second), organisations.clients, text)
+    assert "is working in" in caplog.text
+    organisations.close()
+    agree(BytesChannel(second), organisations.clients, text)  # the first have let go
+    for role in second.values():
+        role.close()
+    agree(
+        BytesChannel({name: PartyRole(organisations.party(name)) for name in organisations.clients}),
+        organisations.clients,
+        text,
+    )
+    agree(organisations.channel(), organisations.clients, text)  # and so have those that nobody holds any more
+
+
+def test_a_run_that_has_ended_lets_go_of_its_folder_and_one_that_ends_is_waited_for(organisations, monkeypatch):
+    channel = organisations.channel()
+    text = canonical_job({**JOB, "clients": organisations.clients})
+    agree(channel, organisations.clients, text)
+    threading.Timer(0.5, tell_all, (channel, organisations.clients, "enough")).start()
+    second = {name: PartyRole(organisations.party(name)) for name in organisations.clients}
+    agree(BytesChannel(second), organisations.clients, text)
+
+
+def test_the_label_owners_run_is_locked_while_it_is_driven(organisations, monkeypatch):
+    monkeypatch.setattr("fedsdg.party.LOCK_WAIT", 0.0)
+    lock = lock_run(organisations.state("bank"), "train")
+    with pytest.raises(StateFileError, match=f"Process {os.getpid()} is working in"):
+        run(organisations)
+    lock.release()
+    FolderLock(organisations.state("bank")).release()
+
+
 @pytest.mark.parametrize(
     ("rule", "reason"),
     [
@@ -116,6 +189,7 @@ def test_a_run_that_broke_off_is_resumed_with_new_processes_and_ends_the_same(or
         ("minimum_sigma = 100", "sigma is 64; policy.minimum_sigma is 100"),
         ('kinds = ["predict"]', "policy.kinds does not allow 'train'"),
         ('jobs = ["abc"]', "policy.jobs does not list this job"),
+        ('columns = ["income"]', "policy.columns does not list every column that this party's rows bring"),
     ],
 )
 def test_a_policy_refuses_a_job_before_any_key_is_made_and_everybody_hears_why(rule, reason, organisations, caplog):
@@ -125,9 +199,27 @@ def test_a_policy_refuses_a_job_before_any_key_is_made_and_everybody_hears_why(r
     with pytest.raises(PeerError, match=f"{refusing}.*refused the job: {reason}"):
         run(organisations)
     ended = [record for record in caplog.records if "the server ended the run" in record.message]
-    assert any(reason in record.message for record in ended)  # the other client's log
+    assert sum(reason in record.message for record in ended) == 2  # in the log of each client
     assert not organisations.state(refusing).exists()
     assert not (organisations.state(other) / "checkpoints").exists()
+    del organisations.policies[refusing]
+    clean = organisations.folder / refusing / "party.toml"
+    clean.write_text(clean.read_text().replace(rule, ""))
+    agree(organisations.channel(), organisations.clients, canonical_job({**JOB, "clients": organisations.clients}))
+
+
+def test_which_columns_a_policy_does_not_list_only_their_owner_is_told(organisations, caplog):
+    refusing = organisations.clients[0]
+    organisations.policies[refusing] = 'columns = ["income"]'
+    unlisted = [
+        name for name in pl.read_csv(organisations.folder / refusing / "rows.csv").columns[1:] if name != "income"
+    ]
+    with pytest.raises(PeerError) as caught:
+        run(organisations)
+    assert not [name for name in unlisted if name in str(caught.value)]
+    told = [record.message for record in caplog.records if "policy.columns does not list" in record.message]
+    assert f"policy.columns does not list {', '.join(unlisted)}" in told
+    assert not [name for text in told if "the server ended" in text for name in unlisted if name in text]
 
 
 def test_a_job_that_was_looked_at_can_be_approved_by_its_hash(organisations):
@@ -138,10 +230,13 @@ def test_a_job_that_was_looked_at_can_be_approved_by_its_hash(organisations):
     assert job_hash(changed) != job_hash(text)
 
 
-def test_a_row_is_not_asked_for_more_often_than_the_policy_allows(organisations):
+def test_a_row_is_not_asked_for_more_often_than_the_policy_allows(organisations, caplog):
     organisations.policies[organisations.clients[0]] = "maximum_queries_per_row = 2"
-    with pytest.raises(PeerError, match="refused EmbedBatch: ProtocolError"):
+    with pytest.raises(PeerError, match="refused EmbedBatch: QueryLimitReached"):
         run(organisations)
+    assert "the reason: A row was asked for more than 2 times: policy.maximum_queries_per_row." in caplog.text
+    told = f"the server ended the run: client {organisations.clients[0]!r} refused EmbedBatch: QueryLimitReached"
+    assert caplog.text.count(told) == 2
 
 
 def test_another_version_of_the_package_is_refused_by_both_numbers(organisations, monkeypatch):

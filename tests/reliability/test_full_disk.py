@@ -22,10 +22,11 @@ from reliability_helpers import (
 )
 
 import fedsdg
-from fedsdg import run_folder, state_files
+from fedsdg import state_files
 from fedsdg.api import run_tables
 from fedsdg.cli import one_line
 from fedsdg.errors import FedSDGError
+from fedsdg.server import step_record
 
 
 def full_disk(monkeypatch: pytest.MonkeyPatch, what: str) -> None:
@@ -104,7 +105,7 @@ def test_a_full_disk_before_the_first_checkpoint_leaves_nothing_behind(tmp_path,
 
 
 def test_a_full_disk_while_metrics_are_written_is_one_clear_error_and_resume_goes_on(tmp_path, monkeypatch):
-    lines, original = [], run_folder.to_json
+    lines, original = [], step_record.to_json
 
     def to_json(content, indent=None):
         if "loss" in content:
@@ -116,7 +117,7 @@ def test_a_full_disk_while_metrics_are_written_is_one_clear_error_and_resume_goe
         return original(content, indent)
 
     with monkeypatch.context() as patch:
-        patch.setattr(run_folder, "to_json", to_json)
+        patch.setattr(step_record, "to_json", to_json)
         with pytest.raises(FedSDGError, match=r"Cannot write to .*run\.partial: No space left on device"):
             run_tables(data(), settings("plain"), out=tmp_path / "run", private_seeds=SEEDS)
     assert (tmp_path / "run.partial" / "metrics.jsonl").read_text().endswith('{"phase": "gat')

@@ -13,6 +13,7 @@ from rich.markup import escape
 import fedsdg
 from fedsdg import api, diagnosis, site_checks, starter
 from fedsdg import demo as demonstration
+from fedsdg.cli import flower as flower  # adds its commands to `deploy` and `site`
 from fedsdg.cli import progress as display
 from fedsdg.cli import report, rows, running
 from fedsdg.cli.bench import bench
@@ -20,6 +21,7 @@ from fedsdg.cli.deploy import deploy, site
 from fedsdg.cli.experiment import experiment
 from fedsdg.cli.inspect import inspect
 from fedsdg.cli.running import Quiet
+from fedsdg.cli.write_report import report as write_report
 from fedsdg.estimate import estimate as estimate_cost
 from fedsdg.job import RunSettings, load_job
 from fedsdg.run_folder import RunFolder
@@ -70,6 +72,7 @@ app.command()(running.run)
 app.command()(running.resume)
 app.command()(rows.align)
 app.command()(rows.predict)
+app.command("report")(write_report)
 
 
 @app.command()

@@ -13,19 +13,25 @@ import typer
 from rich.console import Console
 
 from fedsdg.deployment import engine_module, job_settings, rewritten_job, write_party_files
-from fedsdg.errors import ConfigError
+from fedsdg.errors import ConfigError, PeerError, PeerLost
 from fedsdg.job import Job, load_job
 from fedsdg.messages.agreement import job_hash
 from fedsdg.party import PARTY_FILE, load_party
 from fedsdg.party_server import canonical_job
+from fedsdg.runtime.serving import Patience
 
 deploy = typer.Typer(no_args_is_help=True, help="Turn a job file into a deployment across organisations.")
-site = typer.Typer(no_args_is_help=True, help="Run a party's site; submit, watch and stop jobs (NVIDIA FLARE).")
+site = typer.Typer(no_args_is_help=True, help="Run a party's site. NVIDIA FLARE: submit and stop jobs. Flower: keys.")
 
 JobFile = Annotated[Path, typer.Argument(help="The job file: settings, and who takes part.")]
 Out = Annotated[Path, typer.Option(help="Where the deployment is written; it must not exist yet.")]
 Host = Annotated[str, typer.Option(help="The name or address by which clients reach the label owner's machine.")]
 Run = Annotated[str, typer.Option(help="The name of the run, and of its folder at every party.")]
+WaitStart = Annotated[float, typer.Option(help="Seconds until every client must be ready.")]
+WaitSilence = Annotated[float, typer.Option(help="Seconds that a run waits for a client that cannot be reached.")]
+WaitAnswer = Annotated[float, typer.Option(help="Seconds for one answer of a client that can be reached.")]
+#: How often `submit --wait-for-return` goes on by itself: a client that dies every time needs somebody who looks at it.
+RETURNS = 10
 
 
 @deploy.command()
@@ -36,10 +42,13 @@ def flare(
     port: Annotated[int, typer.Option(help="The one port that the label owner opens.")] = 8002,
     run: Run = "first",
     project: Annotated[str, typer.Option(help="The project's name in its certificates.")] = "fedsdg",
+    wait_start: WaitStart = Patience.start,
+    wait_silence: WaitSilence = Patience.silence,
+    wait_answer: WaitAnswer = Patience.answer,
 ) -> None:
     """Make NVIDIA FLARE kits (mutual TLS), a job without data, and a file for every party."""
     loaded = load_job(job)
-    settings = job_settings(loaded, run)
+    settings, patience = job_settings(loaded, run), Patience(wait_start, wait_silence, wait_answer)
     _fresh(out)
     kits_of, jobs = (
         engine_module("fedsdg.runtime.flare_kits", "flare"),
@@ -47,10 +56,12 @@ def flare(
     )
     clients = tuple(loaded.clients)
     kits = kits_of.provision(out / "kits", project, host, clients, port=port)
-    jobs.write_job(out / "job", clients, settings)
+    jobs.write_job(out / "job", clients, settings, patience)
     parties = write_party_files(loaded, out / "parties")
     console = Console()
-    _say(console, f"job hash {_hash(loaded, settings)}: what clients can list under policy.jobs")
+    _say(console, "job hashes, which clients can list under policy.jobs:")
+    for kind in ("train", "resume", "predict"):
+        _say(console, f"  {kind}: {_hash(loaded, {**settings, 'kind': kind})}")
     _say(console, "\nto each party, its kit and its file, and to nobody else:")
     for name, kit in {loaded.server.name: kits.server, **kits.clients}.items():
         _say(console, f"  {name}: {kit} and {parties[name]}")
@@ -60,42 +71,6 @@ def flare(
     _say(console, "    ... --kind resume   after an interruption;   ... --kind predict   to score [rows_to_score]")
 
 
-@deploy.command()
-def flower(
-    job: JobFile,
-    out: Out,
-    host: Host = "localhost",
-    port: Annotated[int, typer.Option(help="The SuperLink's port.")] = 8000,
-    stream_port: Annotated[int, typer.Option(help="The port of the messages' own stream.")] = 9100,
-    run: Run = "first",
-    kind: Annotated[Literal["train", "resume", "predict"], typer.Option(help="What the app does.")] = "train",
-) -> None:
-    """Make certificates for a Flower SuperLink, an app without code or data, and a file for every party."""
-    loaded = load_job(job)
-    settings = job_settings(loaded, run, kind)
-    _fresh(out)
-    kits = engine_module("fedsdg.runtime.flower_kits", "flower")
-    deployment = kits.make_deployment(out / "superlink", host, port)
-    clients = tuple(loaded.clients)
-    app = kits.write_app(out / "app", clients, settings, listen=f"0.0.0.0:{stream_port}", dial=f"{host}:{stream_port}")
-    parties = write_party_files(loaded, out / "parties")
-    console = Console()
-    environment = " ".join(f"{key}={shlex.quote(value)}" for key, value in deployment.environment.items())
-    _say(console, f"job hash {_hash(loaded, settings)}: what clients can list under policy.jobs")
-    _say(console, f"\n{loaded.server.name} (label owner):")
-    party = parties[loaded.server.name]
-    _say(console, f"    {PARTY_FILE}={party} {environment} {shlex.join(kits.superlink_command(deployment))}")
-    for number, name in enumerate(clients):
-        key = kits.make_node(out / "nodes" / name, name)
-        command = kits.supernode_command(name, key, deployment.address, deployment.authority, 9094 + number)
-        _say(console, f"\n{name}: gets {key}, {deployment.authority} and {parties[name]}")
-        _say(console, f"    {PARTY_FILE}={parties[name]} FLWR_TELEMETRY_ENABLED=0 {shlex.join(command)}")
-        public = shlex.quote(str(key.with_suffix(".pub")))
-        register = f"{environment} flwr supernode register {public} fedsdg --name {name}"
-        _say(console, f"    registered by {loaded.server.name}: {register}")
-    _say(console, f"\nstart: {environment} flwr run {shlex.quote(str(app))} fedsdg --stream")
-
-
 @site.command()
 def start(
     kit: Annotated[Path, typer.Argument(help="This party's kit.")],
@@ -103,10 +78,12 @@ def start(
 ) -> None:
     """Run this party's site in the foreground; Ctrl-C stops it."""
     loaded = load_party(party)  # a wrong file is told before anything starts
-    kits = engine_module("fedsdg.runtime.flare_kits", "flare")
+    engine = "flower" if (kit / "flower.json").is_file() else "flare"
+    kits = engine_module(f"fedsdg.runtime.{engine}_kits", engine)
     command = kits.site_command(kit)
     _say(Console(stderr=True), f"{loaded.name}: site of {kit} starts")
-    os.environ.update({**kits.SITE_ENVIRONMENT, PARTY_FILE: str(party.resolve())})
+    environment = kits.site_environment(kit) if engine == "flower" else kits.SITE_ENVIRONMENT
+    os.environ.update({**environment, PARTY_FILE: str(party.resolve())})
     os.chdir(kit)
     os.execv(command[0], command)  # noqa: S606 - our own command, without a shell
 
@@ -118,33 +95,57 @@ def submit(
     kind: Annotated[Literal["train", "resume", "predict"], typer.Option(help="What to do.")] = "train",
     run: Annotated[str | None, typer.Option(help="Another run than the one of the job.")] = None,
     wait: Annotated[bool, typer.Option(help="Wait for the end and print the result.")] = True,
+    wait_for_return: Annotated[
+        float, typer.Option(help="If a client is lost: seconds to wait for its site, then go on with the run.")
+    ] = 0.0,
 ) -> None:
     """Submit a job when all sites are connected; watch it, and print what the label owner may show."""
     jobs = engine_module("fedsdg.runtime.flare_jobs", "flare")
-    clients = (
-        json.loads((job / "meta.json").read_text())["mandatory_clients"] if (job / "meta.json").is_file() else None
-    )
-    if clients is None:
-        raise ConfigError(f"{job} is no job folder")
+    try:
+        clients = json.loads((job / "meta.json").read_text())["mandatory_clients"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ConfigError(f"{job} is no job folder") from None
     changes = {"kind": kind, **({} if run is None else {"run": run})}
+    console = Console(stderr=True)
     with tempfile.TemporaryDirectory() as place, jobs.admin_session(kit.resolve()) as session:
-        jobs.wait_for_clients(session, clients, 60.0)
-        number = jobs.submit(session, rewritten_job(job, Path(place) / "job", changes))
-        _say(Console(stderr=True), f"submitted: {number}")
-        if not wait:
-            print(number)
-            return
-        seen: list[str] = []
+        for attempt in range(RETURNS + 1):
+            jobs.wait_for_clients(session, clients, wait_for_return if attempt else 60.0, anew=attempt > 0)
+            folder = Path(place) / str(attempt)
+            number = jobs.submit(session, rewritten_job(job, folder / "job", changes))
+            _say(console, f"submitted: {number}")
+            if not wait:
+                print(number)
+                return
+            try:
+                print(_outcome(jobs, session, number, folder / "results", console))
+                return
+            except PeerLost as lost:
+                if kind == "predict" or not wait_for_return or attempt == RETURNS:
+                    raise
+                _say(console, f"{lost}\nwaiting for all sites, for up to {wait_for_return:g} seconds")
+                changes["kind"] = "resume"
 
-        def tell(status: str) -> None:
-            if seen[-1:] != [status]:
-                seen.append(status)
-                _say(Console(stderr=True), f"status: {status}")
 
-        status = jobs.watch(session, number, seen=tell)
-        print(jobs.fetch_result(session, number, Path(place) / "results").decode())
-        if status != jobs.COMPLETED:
-            raise typer.Exit(1)
+def _outcome(jobs: Any, session: Any, number: str, place: Path, console: Console) -> str:
+    """Wait for the end of a job, tell how it goes, and return its result."""
+    seen: list[str] = []
+
+    def tell(status: str) -> None:
+        if seen[-1:] != [status]:
+            seen.append(status)
+            _say(console, f"status: {status}")
+
+    status = jobs.watch(session, number, seen=tell)
+    try:
+        result: str = jobs.fetch_result(session, number, place).decode()
+    except PeerLost as lost:
+        if status == jobs.ABORTED:  # somebody stopped it: nobody was lost, and nothing goes on by itself
+            raise PeerError(str(lost)) from None
+        raise
+    if status != jobs.COMPLETED:
+        print(result)
+        raise typer.Exit(1)
+    return result
 
 
 @site.command()

@@ -19,30 +19,13 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from fedsdg.report.quantities import duration, size
 from fedsdg.results import to_json
 from fedsdg.simulation import Update
 
 TITLES = {"gini": "Gini", "gated": "gated", "compact": "compact"}
 #: Terminals of at least this many characters have room for a bar.
 WIDE = 105
-
-
-def size(count: float) -> str:
-    """Return bytes in words."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
-
-
-def duration(seconds: float) -> str:
-    """Return seconds in words."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.1f} min"
-    return f"{seconds / 3600:.1f} h"
 
 
 class LiveProgress:

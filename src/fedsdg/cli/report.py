@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedsdg.cli.progress import duration, size
 from fedsdg.demo import Demonstration
 from fedsdg.estimate import Estimate
+from fedsdg.report.quantities import duration, size
 from fedsdg.results import SelectionResult
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from fedsdg import alignment_run, scoring
 from fedsdg.cli.logs import LogLevel, log_to_stderr
-from fedsdg.cli.progress import duration, size
 from fedsdg.errors import ConfigError
 from fedsdg.job import load_job
+from fedsdg.report.quantities import duration, size
 
 
 def align(

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsdg.client.policy import JobKind, Policy
 from fedsdg.client.state import ClientState
-from fedsdg.errors import ConfigError, ProtocolError
+from fedsdg.errors import ConfigError, ProtocolError, QueryLimitReached
 from fedsdg.job import RunSettings
 from fedsdg.messages.agreement import FINISHED, EndRun, JobAnswer, ProposeJob, job_hash
 from fedsdg.messages.session import Done
@@ -91,5 +91,7 @@ def count_queries(state: ClientState, rows: np.ndarray[Any, np.dtype[np.int64]])
         state.queries = np.zeros(state.local.table.n_rows, np.int64)
     counted = state.queries + np.bincount(rows, minlength=len(state.queries))
     if counted.max() > state.maximum_queries:
-        raise ProtocolError(f"A row was asked for more than {state.maximum_queries} times.")
+        raise QueryLimitReached(
+            f"A row was asked for more than {state.maximum_queries} times: policy.maximum_queries_per_row."
+        )
     state.queries = counted

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import Field
@@ -22,8 +22,14 @@ class Policy(Settings):
     minimum_sigma: int = Field(default=64, ge=40)
     maximum_queries_per_row: int = Field(default=100_000, ge=1)
     """How often one row may be embedded for the server, in one job."""
+    columns: Literal["any"] | tuple[str, ...] = "any"
+    """Columns that may take part. Rows that bring any other one are not used: a table or a view may have grown."""
     jobs: Literal["any"] | tuple[str, ...] = "any"
     """Hashes of the jobs that were looked at and approved; "any" trusts the rules above."""
+
+    def forbidden_columns(self, columns: Iterable[str]) -> tuple[str, ...]:
+        """Return the columns that may not take part."""
+        return () if self.columns == "any" else tuple(column for column in columns if column not in self.columns)
 
     def objection(self, job: Mapping[str, Any], hashed: str) -> str | None:
         """Return which rule a job breaks, or None."""

@@ -6,6 +6,7 @@
     model.json          what it is: columns, sizes, settings, what the profile leaks (the model card, for programs)
     model_card.md       the same for people
     selection.json      gates and Gini scores of all own columns
+    gate_path.safetensors   how the gates moved, in the order of selection.json: for the client's own report
     share.state         the share E of the interactive weights (not in `plain`), and the key of the dithers: secret
 """
 
@@ -25,6 +26,7 @@ from safetensors.numpy import load, save
 from fedsdg.errors import StateFileError
 from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_part import ClientPart
+from fedsdg.learning.gate_path import GatePath
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.stochastic_gate import open_probabilities
@@ -39,6 +41,7 @@ from fedsdg.state_files import (
 )
 
 FORMAT = 1
+GATE_PATH = "gate_path.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +79,8 @@ def write_client_files(
     """Write a client's files; `kept`: whether it took part in the phase that was kept; sigma 0: in the clear."""
     selection = client_selection(client)
     write_text(folder / "selection.json", to_json(asdict(selection), indent=1) + "\n")
+    if client.gate_path is not None:
+        write_arrays(folder / GATE_PATH, client.gate_path.to_arrays())
     profile = "masked" if sigma else "plain"
     card: dict[str, Any] = {
         "format": FORMAT,
@@ -116,6 +121,15 @@ def read_client_files(folder: Path, bottom_model: BottomModelFactory | None = No
         )
         share = wide_from_array(secret["share"]) if "share" in secret else None
         return SavedPart(run_id, part, share, card["sigma"], card)
+
+
+def read_gate_path(folder: Path) -> GatePath | None:
+    """Read how a client's gates moved; runs of earlier versions did not record it."""
+    path = folder / GATE_PATH
+    if not path.is_file():
+        return None
+    with damaged_if_unreadable(path):
+        return GatePath.from_arrays(read_arrays(path))
 
 
 def read_card(folder: Path) -> dict[str, Any]:

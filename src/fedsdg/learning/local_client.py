@@ -36,6 +36,7 @@ from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.client_part import ClientPart
 from fedsdg.learning.gate_initialization import initial_gates
+from fedsdg.learning.gate_path import GatePath
 from fedsdg.learning.gini import GiniScores, sampled_rows
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.randomness import RandomStreams
@@ -79,6 +80,7 @@ class LocalClient:
         self.gini_scores: GiniScores | None = None
         self.starting_gates: FloatArray | None = None
         self.final_gates: FloatArray | None = None
+        self.gate_path: GatePath | None = None
         self._bottom_model = bottom_model
         self._config: TrainingConfig | None = None
         self._encoder: TableEncoder | None = None
@@ -197,6 +199,8 @@ class LocalClient:
         means_in_use = means.copy()
         means_in_use[shut] = np.minimum(means[shut], 0.0)
         gates.restore(means_in_use)
+        of_phase = {step: snapshot for (phase, step), snapshot in self._snapshots.items() if phase == self._phase}
+        self.gate_path = GatePath.of(of_phase, len(means))
         self._snapshots.clear()
         return count
 
@@ -245,6 +249,8 @@ class LocalClient:
         for name in ("starting_gates", "final_gates"):
             if getattr(self, name) is not None:
                 arrays[name] = np.asarray(getattr(self, name))
+        if self.gate_path is not None:
+            arrays |= with_prefix("gate_path/", self.gate_path.to_arrays())
         gini = self.gini_scores
         if gini is not None:
             arrays["gini_scores"], arrays["gini_bins"] = gini.scores, gini.n_bins
@@ -268,6 +274,8 @@ class LocalClient:
             scores = GiniScores(arrays["gini_scores"], impurity, arrays["gini_bins"], n_rows, n_classes)
             self.gini_scores = scores
         self.starting_gates, self.final_gates = arrays.get("starting_gates"), arrays.get("final_gates")
+        if "gate_path/steps" in arrays:
+            self.gate_path = GatePath.from_arrays(under_prefix("gate_path/", arrays))
         self._selected = np.asarray(arrays["selected"], np.int64)
         self._open_embeddings = facts["open_embeddings"]
         for name, sizes in facts["plans"].items():

@@ -19,7 +19,7 @@ from typing import Any
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from fedsdg.errors import ConfigError, PeerError, ProtocolError
+from fedsdg.errors import ConfigError, PeerError, PeerLost, ProtocolError
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.runtime.codec_channel import CodecChannel
 from fedsdg.runtime.serving import Patience, RoleThread, error_name
@@ -112,11 +112,11 @@ class FlareChannel(CodecChannel):
         super().__init__()
         self._proxies = dict(proxies)
         self._patience = patience
-        # A call ends within `silence`: or a dead client would be noticed later than was asked for.
-        self._poll = min(POLL, patience.silence / 2)
-        self._timeout = self._poll + min(TRANSFER, patience.silence / 2)
+        # Within `silence` there is time for a second call: a single lost one must not end a job.
+        self._poll = min(POLL, patience.silence / 4)
+        self._timeout = self._poll + min(TRANSFER, patience.silence / 4)
         self._numbers = dict.fromkeys(self._proxies, 0)
-        self._gone: dict[str, PeerError] = {}
+        self._gone: dict[str, PeerLost] = {}
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(max(1, len(self._proxies)), thread_name_prefix="fedsdg-ask")
 
@@ -151,7 +151,9 @@ class FlareChannel(CodecChannel):
         given_up.set()  # the others need not be waited for
         if isinstance(error, RunAborted):
             late = ", ".join(client for client in futures if errors.get(client, error) is not None)
-            raise PeerError(f"FLARE stopped the job: somebody asked for it, or one of {late} has ended") from None
+            raise PeerLost(
+                f"FLARE stopped the job: somebody asked for it, or one of {late} has ended; go on with --kind resume"
+            ) from None
         raise error
 
     def _greeting(self, proxy: Any, asked: bool) -> Any:
@@ -171,20 +173,20 @@ class FlareChannel(CodecChannel):
     def _until_done(self, client: str, call: Call, limit: float, given_up: threading.Event) -> bytes:
         """Call until the answer is there. After a failed call the whole request is sent again: it may be lost."""
         started = heard = time.monotonic()
-        asked = False
+        asked = missing = False
         while client not in self._gone and not given_up.is_set() and not self._over.is_set():
             try:
                 reply = call(self._proxies[client](timeout=self._timeout), asked)
             except CollabCallError:
-                if time.monotonic() - heard > self._patience.silence:
-                    self._gone[client] = PeerError(
-                        f"client {client!r} has given no sign of life for {self._patience.silence:g} seconds; look at "
-                        "its log, and start the job again"
-                    )
-                given_up.wait(1.0)
+                self._missed(client, heard, first=not missing)
+                missing = True
+                given_up.wait(min(1.0, self._poll))
                 asked = False
                 continue
             heard = time.monotonic()
+            if missing:
+                missing = False
+                logger.warning("client %r is back: the run goes on", client)
             state = self._state(client, reply)
             if state == DONE:
                 return bytes(reply["body"])
@@ -194,6 +196,17 @@ class FlareChannel(CodecChannel):
                 raise PeerError(f"client {client!r} has worked for more than {limit:g} seconds on one answer")
             asked = True
         raise self._gone.get(client) or PeerError("another client failed")
+
+    def _missed(self, client: str, heard: float, first: bool) -> None:
+        """Say that a client cannot be reached, and give it up when that has lasted too long."""
+        silence = self._patience.silence
+        if first:
+            logger.warning("client %r cannot be reached: the run waits for it, for up to %g seconds", client, silence)
+        if time.monotonic() - heard > silence:
+            self._gone[client] = PeerLost(
+                f"client {client!r} has given no sign of life for {silence:g} seconds; look at its log, start its site "
+                "again, and go on with --kind resume"
+            )
 
     @staticmethod
     def _state(client: str, reply: Any) -> str:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from nvflare.fuel.flare_api.flare_api import Session, new_secure_session
 
-from fedsdg.errors import ConfigError, PeerError
+from fedsdg.errors import ConfigError, PeerError, PeerLost
 from fedsdg.runtime.flare import SETTINGS_FILE
 from fedsdg.runtime.flare_kits import ADMIN, CLIENT_CLASSES, SERVER_CLASSES
 from fedsdg.runtime.serving import Patience
-from fedsdg.runtime.site import FAILURE_FILE, RESULT_FILE
+from fedsdg.runtime.site import FAILURE_FILE, LOST_FILE, RESULT_FILE
 
-COMPLETED = "FINISHED:COMPLETED"
+COMPLETED, ABORTED = "FINISHED:COMPLETED", "FINISHED:ABORTED"
 
 
 def write_job(
@@ -27,6 +28,7 @@ def write_job(
     """Write the folder of a job for these clients. It holds no code, no data and nothing private."""
     if folder.exists():
         raise ConfigError(f"{folder} exists; a job gets a folder of its own")
+    patience = patience or Patience()
     controller, server = SERVER_CLASSES
     executor, client = CLIENT_CLASSES
     meta = {
@@ -40,6 +42,8 @@ def write_job(
         "format_version": 2,
         "workflows": [{"id": "controller", "path": controller, "args": {"server_obj_id": "fedsdg"}}],
         "components": [{"id": "fedsdg", "path": server, "args": {}}],
+        # FLARE, too, ends a job whose client is gone, by default after a minute: not before our own patience ends.
+        "dead_client_grace_period": max(60.0, patience.silence),
     }
     client_config = {
         "format_version": 2,
@@ -54,7 +58,7 @@ def write_job(
         where.mkdir(parents=True)
         (where / name).write_text(json.dumps(config, indent=2))
     # A file of its own, because FLARE takes {...} in its configuration for an expression.
-    brought = {"settings": dict(settings), "patience": asdict(patience or Patience())}
+    brought = {"settings": dict(settings), "patience": asdict(patience)}
     (folder / "server" / "config" / SETTINGS_FILE).write_text(json.dumps(brought, indent=2))
     (folder / "meta.json").write_text(json.dumps(meta, indent=2))
     return folder
@@ -64,7 +68,8 @@ def write_job(
 def admin_session(kit: Path, admin_name: str = ADMIN, timeout: float = 30.0) -> Iterator[Session]:
     """Log in at the server with the admin kit."""
     try:
-        session = new_secure_session(admin_name, str(kit), timeout=timeout)
+        with redirect_stdout(sys.stderr):  # FLARE says that it connects; stdout is for results
+            session = new_secure_session(admin_name, str(kit), timeout=timeout)
     except Exception as problem:
         raise PeerError(f"the FLARE server does not let {admin_name} in: {type(problem).__name__}: {problem}") from None
     try:
@@ -73,14 +78,23 @@ def admin_session(kit: Path, admin_name: str = ADMIN, timeout: float = 30.0) -> 
         session.close()
 
 
-def wait_for_clients(session: Session, clients: Sequence[str], timeout: float) -> None:
-    """Wait until these clients are connected."""
+def wait_for_clients(session: Session, clients: Sequence[str], timeout: float, *, anew: bool = False) -> None:
+    """Wait until these clients are connected; `anew`: until every one of them has given another sign of life.
+
+    FLARE lists a site that died for ten more minutes. What changes is the time of its last heartbeat.
+    """
     deadline = time.monotonic() + timeout
+    before = {info.name: info.last_connect_time for info in session.get_connected_client_list()} if anew else {}
     missing = set(clients)
     while missing:
-        missing = set(clients) - {info.name for info in session.get_connected_client_list()}
+        connected = {info.name: info.last_connect_time for info in session.get_connected_client_list()}
+        missing -= {name for name, last in connected.items() if before.get(name) != last}
         if missing and time.monotonic() > deadline:
-            raise PeerError(f"not connected after {timeout:g} seconds: {', '.join(sorted(missing))}")
+            raise PeerError(
+                f"not connected after {timeout:g} seconds: {', '.join(sorted(missing))}. Is its site running, does it "
+                "reach this server's port, and is its certificate of this project? A wrong certificate shows in the "
+                "logs of its site or of the server (CERTIFICATE_VERIFY_FAILED); fedsdg doctor --kit checks a kit"
+            )
         if missing:
             time.sleep(0.5)
 
@@ -118,10 +132,14 @@ def stop(session: Session, job_id: str) -> None:
 
 
 def fetch_result(session: Session, job_id: str, folder: Path) -> bytes:
-    """Fetch what the driver returned; if the job failed, raise with the reason that the server noted."""
+    """Fetch what the driver returned; if the job failed, raise with the reason that the server noted.
+
+    `PeerLost`: a party has gone, and the run can go on when it is back.
+    """
     place = Path(session.download_job_result(job_id, str(folder)))
     for file in sorted(place.rglob(RESULT_FILE)):
         return file.read_bytes()
     for file in sorted(place.rglob(FAILURE_FILE)):
-        raise PeerError(f"job {job_id} failed: {file.read_text().strip()}")
+        kind = PeerLost if file.with_name(LOST_FILE).exists() else PeerError
+        raise kind(f"job {job_id} failed: {file.read_text().strip()}")
     raise PeerError(f"job {job_id} left no result; the server's log says why")

@@ -18,7 +18,8 @@ from fedsdg.errors import ConfigError, FedSDGError, ProtocolError
 
 logger = logging.getLogger("fedsdg.runtime")
 
-#: A client, as an engine sees it: the bytes of a request in, the bytes of a reply out.
+#: A client, as an engine sees it: the bytes of a request in, the bytes of a reply out. If it has a method `close`, that
+#: is called when it is not needed any more.
 Answer = Callable[[bytes], bytes]
 
 
@@ -57,6 +58,7 @@ class RoleThread:
         self._answer: Answer | None = None
         self._number = 0
         self._digest = b""
+        self._closed = False
         #: Done when the role is made; requests are answered from then on.
         self.ready = self._last = self._later(lambda: self._make(make_role))
         threading.Thread(target=self._work, name="fedsdg-role", daemon=True).start()
@@ -67,7 +69,7 @@ class RoleThread:
         with self._lock:
             if number == self._number and digest == self._digest:
                 return self._last
-            if number != self._number + 1 or not self._last.done() or self._answer is None:
+            if number != self._number + 1 or not self._last.done() or self._answer is None or self._closed:
                 raise ProtocolError(f"Request {number} came after request {self._number}, out of turn.")
             self._number, self._digest = number, digest
             answer = self._answer
@@ -82,9 +84,9 @@ class RoleThread:
             return self._last
 
     def close(self) -> None:
-        """Drop the role, with its keys and its data."""
+        """Drop the role, with its keys and its data, once the work under way is done; nothing more is answered."""
         with self._lock:
-            self._answer = None
+            self._closed = True
             self._tasks.put(None)
 
     def _make(self, make_role: Callable[[], Answer]) -> bytes:
@@ -104,3 +106,7 @@ class RoleThread:
             except Exception as error:
                 logger.error("this party could not go on: %s", error)
                 future.set_exception(error)
+        with self._lock:
+            answer, self._answer = self._answer, None
+        if (close := getattr(answer, "close", None)) is not None:
+            close()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedsdg.errors import ConfigError, FedSDGError
+from fedsdg.errors import ConfigError, FedSDGError, PeerLost
 from fedsdg.messages.base import Channel
 from fedsdg.runtime.serving import Answer
 
@@ -23,6 +23,8 @@ logger = logging.getLogger("fedsdg.runtime")
 
 #: What a job leaves in its folder at the server: what its driver returned, or why it failed.
 RESULT_FILE, FAILURE_FILE = "fedsdg-result", "fedsdg-failure.txt"
+#: Lies beside the reason of a failure when a party was lost: the run can go on when it is back.
+LOST_FILE = "fedsdg-party-lost"
 
 #: Environment variables, and what stands for them: `module:function`.
 CLIENT_FACTORY = "FEDSDG_CLIENT_FACTORY"
@@ -68,6 +70,8 @@ def failure_kept(folder: Path) -> Iterator[None]:
         logger.error("the job failed: %s", error)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / FAILURE_FILE).write_text(f"{error}\n")
+        if isinstance(error, PeerLost):
+            (folder / LOST_FILE).touch()
         raise
 
 

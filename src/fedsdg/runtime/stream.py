@@ -20,7 +20,7 @@ from queue import SimpleQueue
 
 import grpc
 
-from fedsdg.errors import ConfigError, PeerError
+from fedsdg.errors import ConfigError, PeerError, PeerLost
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.messages.codec import MAX_MESSAGE_BYTES
 from fedsdg.runtime.codec_channel import CodecChannel
@@ -178,8 +178,9 @@ class StreamChannel(CodecChannel):
             for line in self._lines.values():
                 if line.outbox is not None:
                     line.outbox.put(self._goodbye)
-            # Who is away at this moment may come back and be told, too.
-            while not all(line.told for line in self._lines.values()) and time.monotonic() < deadline:
+            # Who is away at this moment may come back and be told, too; who was given up need not be waited for.
+            waited_for = [line for line in self._lines.values() if line.failure is None]
+            while not all(line.told for line in waited_for) and time.monotonic() < deadline:
                 self._changed.wait(0.1)
         if self._server is not None:
             self._server.stop(grace=1).wait()
@@ -196,9 +197,9 @@ class StreamChannel(CodecChannel):
             raise self._news.pop(0)
         for client, line in waited_for.items():
             if line.outbox is None and time.monotonic() - line.lost > self._patience.silence:
-                line.failure = PeerError(
+                line.failure = PeerLost(
                     f"client {client!r} has given no sign of life for {self._patience.silence:g} seconds; look at its "
-                    "log, and start the job again"
+                    "log, and resume the run when it is back"
                 )
             if line.failure is not None:
                 raise line.failure
@@ -213,20 +214,24 @@ class StreamChannel(CodecChannel):
             if refusal is None:
                 line = self._lines.setdefault(name, _Line(said[PROCESS]))
                 self._pick_up(line, outbox)
+            elif refusal[2] and name not in self._lines:
+                # It holds a token of this job: nobody else will come in its place.
+                self._news.append(PeerError(f"client {refusal[2]!r} was refused: {refusal[1]}"))
+                self._changed.notify_all()
         if refusal is not None:
             logger.error("a client was refused: %s", refusal[1])
-            context.abort(*refusal)  # raises
+            context.abort(*refusal[:2])  # raises
         if not context.add_callback(lambda: self._hang_up(line, outbox)):
             self._hang_up(line, outbox)  # it has gone already
         threading.Thread(target=self._read, args=(name, line, frames), daemon=True).start()
         yield from iter(outbox.get, None)
 
-    def _refusal(self, said: Mapping[str, str]) -> tuple[grpc.StatusCode, str] | None:
-        """Return why a client may not attach, if so."""
+    def _refusal(self, said: Mapping[str, str]) -> tuple[grpc.StatusCode, str, str] | None:
+        """Return why a client may not attach, if so, and who was invited with its token."""
         token, name = said.get(TOKEN, ""), said.get(NAME, "")
         invited = [i for i in self._invitations if hmac.compare_digest(i.token.encode(), token.encode())]
         if not invited:
-            return grpc.StatusCode.UNAUTHENTICATED, "its token is not one of this job"
+            return grpc.StatusCode.UNAUTHENTICATED, "its token is not one of this job", ""
         reason = ""
         if PROCESS not in said or said.get(PROTOCOL) != str(PROTOCOL_VERSION):
             reason = f"it speaks protocol {said.get(PROTOCOL)} and the server {PROTOCOL_VERSION}: upgrade one of them"
@@ -236,7 +241,7 @@ class StreamChannel(CodecChannel):
             reason = f"it says it is {name!r}, and so does another client"
         elif name in self._lines and self._lines[name].process != said.get(PROCESS):
             reason = f"another process of {name!r} was there before: its keys and its model are not in this one"
-        return (grpc.StatusCode.FAILED_PRECONDITION, reason) if reason else None
+        return (grpc.StatusCode.FAILED_PRECONDITION, reason, invited[0].name or name) if reason else None
 
     def _pick_up(self, line: _Line, outbox: Outbox) -> None:
         if line.outbox is not None:

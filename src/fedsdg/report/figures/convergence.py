@@ -1,0 +1,34 @@
+"""How soon features are out, with gates that start by Gini impurity and alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fedsdg.experiments.cell import Row
+from fedsdg.experiments.statistics import group
+from fedsdg.report.charts.axes import Axis
+from fedsdg.report.charts.line_chart import LineChart
+from fedsdg.report.document import Figure
+from fedsdg.report.figures.overlap import STEP
+from fedsdg.report.figures.pieces import ScoreUnit, all_rows, curves, shown
+
+
+def draw(rows: Sequence[Row]) -> Iterator[Figure]:
+    """Yield open features and validation score over steps, per data set."""
+    for dataset, methods in group(rows).items():
+        # By Gini first, in both experiments that compare the two: one colour means one thing.
+        named = {f"gates start {method}": methods[method] for method in sorted(methods, reverse=True)}
+        unit, name = ScoreUnit.of(all_rows(methods), "validation"), shown(dataset, methods)
+        still, score = curves(named, "open"), curves(named, "score", unit.factor)
+        if still:
+            yield Figure(
+                f"{name}: open features",
+                "The faster a line falls, the sooner selection is over. Band: standard deviation over cells.",
+                LineChart(STEP, Axis("open features", zero=True), still),
+            )
+        if score:
+            yield Figure(
+                f"{name}: score on the way",
+                "Validation rows, while gates close. Band: standard deviation over cells.",
+                LineChart(STEP, unit.axis, score),
+            )

@@ -1,0 +1,49 @@
+"""Every plot of a page as an SVG file of its own, for a README, a slide or a paper."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from fedsdg.errors import ConfigError
+from fedsdg.report.document import Block, Figure, Folded, Gallery, Page
+from fedsdg.report.style import CHART, COLOURS
+from fedsdg.state_files import write_atomically
+
+Pictures = dict[Figure, Path]
+
+
+def write_pictures(page: Page, folder: Path) -> Pictures:
+    """Write every plot into a folder and return where each one lies."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"Cannot write to {folder}: {problem.strerror or problem}.") from None
+    written: Pictures = {}
+    blocks = (*page.foreword, *(block for section in page.sections for block in section.blocks))
+    for figure in _figures(blocks):
+        if figure not in written:
+            written[figure] = folder / f"{len(written) + 1:02d}-{_slug(figure.title)}.svg"
+            write_atomically(written[figure], alone(figure).encode())
+    return written
+
+
+def alone(figure: Figure) -> str:
+    """Return a plot that brings its own colours, light and dark, and its own background."""
+    drawing = figure.chart.svg(figure.title, figure.caption, "figure")
+    start = drawing.index(">") + 1
+    style = f'<style>{COLOURS}{CHART}</style><rect width="100%" height="100%" fill="var(--page)"/>'
+    return f"{drawing[:start]}{style}{drawing[start:]}\n"
+
+
+def _figures(blocks: Iterable[Block]) -> Iterator[Figure]:
+    for block in blocks:
+        if isinstance(block, Gallery):
+            yield from (item for item in block.items if isinstance(item, Figure))
+        elif isinstance(block, Folded):
+            yield from _figures(block.blocks)
+
+
+def _slug(title: str) -> str:
+    return re.sub("[^a-z0-9]+", "-", title.lower()).strip("-")[:60]

@@ -1,0 +1,177 @@
+"""The report of an experiment: the paper's figures redrawn, and refusals of rows that do not belong together."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from report_helpers import Tags, drawings, make_experiment, make_rows, words
+
+from fedsdg.errors import ConfigError, DataError, FedSDGError, StateFileError
+from fedsdg.experiments.catalogue import EXPERIMENTS
+from fedsdg.experiments.paper_numbers import TWO_CLIENTS
+from fedsdg.experiments.statistics import metric, summary
+from fedsdg.report import html, markdown
+from fedsdg.report.build import build_page
+from fedsdg.report.charts.bar_chart import BarChart
+from fedsdg.report.charts.line_chart import LineChart
+from fedsdg.report.document import Gallery
+from fedsdg.report.figures.catalogue import DRAWERS, figures_of
+
+
+def figures_in(folder):
+    page = build_page([folder])
+    return [item for block in page.sections[0].blocks if isinstance(block, Gallery) for item in block.items]
+
+
+def test_every_experiment_has_a_figure_of_its_own():
+    assert set(DRAWERS) == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_becomes_a_page_with_plots_and_its_table(name, tmp_path):
+    folder = make_experiment(tmp_path / name, name)
+    page = build_page([folder])
+    written = html.render(page)
+    found = drawings(written)
+    assert found
+    assert EXPERIMENTS[name].question in Tags(written).text
+    rows = make_rows(name)
+    for dataset in {row["dataset"] for row in rows}:
+        assert any(dataset in drawing[0].text for drawing in found)
+        assert dataset in Tags(written).text
+    for drawing in found:
+        assert not any(re.search(r"\b(nan|inf)\b", text) for text in words(drawing))
+    assert EXPERIMENTS[name].question in markdown.render(page)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_one_row_alone_is_enough_for_a_page(name, tmp_path):
+    folder = make_experiment(tmp_path / name, name, make_rows(name)[:1])
+    assert drawings(html.render(build_page([folder]))) or name == "model_table"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_scores_that_could_not_be_computed_are_left_out(name, tmp_path):
+    rows = make_rows(name)
+    unknown = [row | {"accuracy": None, "precision": None, "recall": None, "bytes": None} for row in rows]
+    for row in unknown:
+        row.pop("r2", None)
+    page = html.render(build_page([make_experiment(tmp_path / name, name, unknown)]))
+    for drawing in drawings(page):
+        for element in drawing.iter():
+            assert "nan" not in " ".join(v for k, v in element.attrib.items() if k not in ("id", "aria-labelledby"))
+
+
+def test_the_headline_bars_have_error_bars_the_papers_number_and_the_ceiling(tmp_path):
+    rows = make_rows("accuracy", "MADELON")
+    figure = figures_in(make_experiment(tmp_path / "a", "accuracy", rows))[0]
+    chart = figure.chart
+    assert isinstance(chart, BarChart)
+    ours = next(bar for bar in chart.bars if bar.ours)
+    expected = summary([metric(row) for row in rows if row["method"] == "fedsdg"])
+    assert (ours.value, ours.error) == pytest.approx((100 * expected.mean, 100 * expected.deviation))
+    assert ours.published == TWO_CLIENTS["MADELON"]["fedsdg"][0]
+    ceiling = summary([metric(row) for row in rows if row["method"] == "centralised"])
+    assert chart.limit == ("best centralised model", pytest.approx(100 * ceiling.mean))
+    (drawing,) = (d for d in drawings(html.render(build_page([tmp_path / "a"]))) if d[0].text == figure.title)
+    classes = " ".join(element.get("class", "") for element in drawing.iter())
+    assert "whisker" in classes
+    assert "ringed" in classes
+    assert "limit" in classes
+    assert {"the paper's number", "best centralised model"} <= set(words(drawing))
+
+
+def test_a_surrogate_is_called_one_beside_every_number(tmp_path):
+    rows = make_rows("accuracy", "GISETTE_SURROGATE", surrogate=True)
+    page = html.render(build_page([make_experiment(tmp_path / "s", "accuracy", rows)]))
+    assert all("surrogate, not GISETTE" in drawing[0].text for drawing in drawings(page))
+
+
+def test_precision_is_drawn_against_the_number_of_features(tmp_path):
+    figures = figures_in(make_experiment(tmp_path / "p", "precision", make_rows("precision", "MADELON")))
+    chart = figures[0].chart
+    assert isinstance(chart, LineChart)
+    assert chart.x.log
+    assert "FedSDG-FS" in {series.name for series in chart.series}
+    assert "FedSDG-FS, own number" in {series.name for series in chart.series}
+    assert all(0 <= point.y <= 100 for series in chart.series for point in series.points)
+
+
+def test_paths_over_rounds_are_means_with_a_band(tmp_path):
+    rows = make_rows("convergence", "MADELON")
+    for row in rows:
+        for entry in row["curve"]:
+            entry["open"] += row["fold"]
+    chart = figures_in(make_experiment(tmp_path / "c", "convergence", rows))[0].chart
+    assert all(series.band for series in chart.series)
+    assert chart.series[0].points[0].y == pytest.approx(51)
+    assert chart.series[0].points[0].error == pytest.approx(1)
+
+
+def test_an_experiment_without_a_figure_shows_its_scores_as_bars():
+    figures = figures_of("something new", make_rows("accuracy", "MADELON"))
+    assert [figure.title for figure in figures] == ["MADELON: test score"]
+
+
+def test_an_unfinished_experiment_says_so(tmp_path):
+    folder = make_experiment(tmp_path / "half", "accuracy", make_rows("accuracy", "MADELON", folds=2))
+    (folder / "failures.jsonl").write_text(json.dumps(make_rows("accuracy", "MADELON")[2] | {"error": "no"}) + "\n")
+    text = Tags(html.render(build_page([folder]))).text
+    assert "2 of 3: not finished" in text
+    assert "1 tasks failed" in text
+
+
+# --- What is refused -----------------------------------------------------------------------------------------------
+
+
+def test_rows_of_another_experiment_are_refused(tmp_path):
+    rows = [*make_rows("accuracy", "MADELON"), *make_rows("convergence", "MADELON")]
+    with pytest.raises(DataError, match="mixes experiments"):
+        build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
+
+
+def test_rows_made_with_other_settings_are_refused(tmp_path):
+    rows = [*make_rows("accuracy", "MADELON"), *make_rows("accuracy", "PCMAC", config_hash="others")]
+    with pytest.raises(DataError, match="different training settings"):
+        build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
+
+
+def test_an_experiment_without_rows_is_refused(tmp_path):
+    folder = make_experiment(tmp_path / "x", "accuracy", [])
+    with pytest.raises(ConfigError, match="no rows yet"):
+        build_page([folder])
+    (folder / "results.jsonl").unlink()
+    with pytest.raises(ConfigError, match="no rows yet"):
+        build_page([folder])
+
+
+def test_rows_without_a_description_are_refused(tmp_path):
+    folder = make_experiment(tmp_path / "x", "accuracy")
+    (folder / "experiment.json").unlink()
+    with pytest.raises(ConfigError, match="nobody knows which experiment"):
+        build_page([folder])
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"name": 3}', '{"question": "?"}'])
+def test_a_damaged_description_is_refused(content, tmp_path):
+    folder = make_experiment(tmp_path / "x", "accuracy")
+    (folder / "experiment.json").write_text(content)
+    with pytest.raises(FedSDGError):
+        build_page([folder])
+
+
+@pytest.mark.parametrize("change", [{"accuracy": "high"}, {"selected": "many"}, {"ratio": []}])
+def test_a_row_with_something_else_than_numbers_is_refused(change, tmp_path):
+    rows = make_rows("accuracy", "MADELON")
+    rows[0] |= change
+    with pytest.raises(StateFileError, match="damaged"):
+        build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
+
+
+def test_an_unknown_data_set_is_refused_without_quoting_it(tmp_path):
+    rows = make_rows("accuracy", "MADELON", dataset="<b>SECRET</b>")
+    with pytest.raises(DataError, match="data set is unknown") as refusal:
+        build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
+    assert "SECRET" not in str(refusal.value)
