@@ -1,7 +1,8 @@
 """Communication: embedding values per prediction and over the whole training, in the clear at four bytes each.
 
 Encryption multiplies them by a factor that depends on key and packing, not on the method; `security_cost` counts real
-messages. The wide preset is used: with 100 values per client, as in the paper, there is something to close.
+messages. Embeddings start with 100 values per client, as in the paper: there is something to close. FedSDG-FS appears
+without its embedding gates, too, so that what they save stands beside what they cost.
 """
 
 from __future__ import annotations
@@ -19,15 +20,34 @@ from fedsdg.experiments.methods import ALL, label
 from fedsdg.experiments.statistics import group
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
 
+PAPER_EMBEDDING = 100
 
-def _gates(cell: Cell, method: FedSDG | OriginalGate) -> Row:
-    row = record_path(cell, method.config(cell.vertical.config))
+
+def with_paper_embeddings(cell: Cell) -> Cell:
+    """Return the cell with the paper's 100 embedding values per client, and a penalty on each that closes them."""
+    config = cell.config
+    return cell.changed(
+        config=config.with_changes(
+            gated_phase=config.gated_phase.model_copy(update={"embedding": PAPER_EMBEDDING}),
+            compact_phase=config.compact_phase.model_copy(update={"embedding": PAPER_EMBEDDING}),
+            penalty=config.penalty.model_copy(update={"embedding_strength": 0.0025}),
+        )
+    )
+
+
+def _gates(cell: Cell, method: FedSDG | OriginalGate, embedding_gates: bool = True) -> Row:
+    cell = with_paper_embeddings(cell)
+    config = method.config(cell.vertical.config)
+    if not embedding_gates:
+        config = config.with_changes(gates=config.gates.model_copy(update={"embedding_gates": False}))
+    row = record_path(cell, config)
     row["training_bytes"] = VALUE_BYTES * row.pop("training_values")
     del row["curve"]
     return row
 
 
 def _all(cell: Cell) -> Row:
+    cell = with_paper_embeddings(cell)
     row = ALL.measure(cell)
     phase = cell.vertical.config.compact_phase
     batch = min(phase.batch_size, len(cell.vertical.train_rows))
@@ -71,8 +91,8 @@ EXPERIMENT = Experiment(
     variants=(
         Variant("all", _all),
         Variant("original_gate", partial(_gates, method=OriginalGate())),
+        Variant("fedsdg@no embedding gates", partial(_gates, method=FedSDG(), embedding_gates=False)),
         Variant("fedsdg", partial(_gates, method=FedSDG())),
     ),
     table=table,
-    preset="wide",
 )

@@ -6,12 +6,14 @@ from functools import partial
 
 from fedsdg.baselines.gates import run_gates
 from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.communication import with_paper_embeddings
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.measure import describe
 from fedsdg.experiments.tables import CELLS, SCORE, column, method_table
 
 
 def _measure(cell: Cell, gini: bool, embedding: bool) -> Row:
+    cell = with_paper_embeddings(cell)
     config = cell.vertical.config
     changes = {"initialization": "gini" if gini else "constant", "embedding_gates": embedding}
     return describe(
@@ -42,5 +44,4 @@ EXPERIMENT = Experiment(
             CELLS,
         ]
     ),
-    preset="wide",
 )
