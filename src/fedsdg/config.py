@@ -327,7 +327,7 @@ def wide_config(**changes: Any) -> TrainingConfig:
                 "embedding_dropout": 0.5,
             }
         ),
-        "gates": GateSettings(narrowest_embedding=24),
+        "gates": GateSettings(narrowest_embedding=32),
         "penalty": PenaltySettings(embedding_strength=0.001),
         # Closing gates costs accuracy that the weights win back later: the path is walked to its end.
         "validation": ValidationSettings(patience=None),
