@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from fedsdg.cli.experiment import experiment as command
 from fedsdg.experiments import accuracy, catalogue, runner
+from fedsdg.experiments.filter_cost import measure_filter
 from fedsdg.experiments.gate_paths import steps_until
 from fedsdg.experiments.motivation import noisy_parts, redundant_parts
 from fedsdg.experiments.permuted_labels import chance
@@ -85,6 +86,24 @@ def test_both_profiles_give_the_same_job():
     assert plain["bytes"] == 0 < masked["bytes"]
     rows = [row(method="plain", **plain), row(method="masked", **masked)]
     assert "1 of 1" in catalogue.find("security_cost").page(rows)
+
+
+@pytest.mark.parametrize("statistic", ["gini", "ms_gini", "sffs", "chi2"])
+def test_both_profiles_of_a_filter_give_the_same_scores(statistic):
+    cell, experiment = small_cell(), catalogue.find("security_cost")
+    plain, masked = (
+        measure_filter(cell, statistic, profile, key_bits=512, allow_test_keys=True) for profile in ("plain", "masked")
+    )
+    assert sorted(plain["ranking"]) == list(range(24))
+    assert {plain["ranking"][0], masked["ranking"][0]} <= {2, 17}
+    assert plain["bytes"] == 0 < masked["bytes"]
+    assert masked["messages"] == 16  # two clients: join, prepare, score, finish, and their answers
+    both = [row(method=f"{statistic}/plain", **plain), row(method=f"{statistic}/masked", **masked)]
+    assert [v.name for v in experiment.variants if v.name.startswith(f"{statistic}/")] == [r["method"] for r in both]
+    assert "1 of 1" in experiment.page(both)
+    both[1]["scores_digest"] = "another"
+    assert "0 of 1" in experiment.page(both)
+    assert "1 of 1" not in experiment.page(both)
 
 
 def test_client_b_gets_two_telling_columns_and_ever_more_noise():

@@ -169,13 +169,9 @@ def stopped_before(stop: Callable[[Request[Any]], bool], config: TrainingConfig 
     ids = None if to in ("train", "filter") else IDS
     role = new_role(ids=ids, saved=finished_model()[1] if to == "score" else None)
     channel = StoppedChannel(role, stop)
+    serve = {"filter": run_filter, "score": score_rows}.get(to, lambda over: run_server(over, config or job()))
     with pytest.raises(StopHereError) as stopped:
-        if to == "filter":
-            run_filter(channel)
-        elif to == "score":
-            score_rows(channel)
-        else:
-            run_server(channel, config or job())
+        serve(channel)
     return role, stopped.value.request
 
 

@@ -1,6 +1,8 @@
 """Chi-square of bins against classes, standardised by its degrees of freedom.
 
-Columns differ in their number of bins, so the raw statistics cannot be ranked: (chi2 - df) / sqrt(2 df) can.
+Columns differ in their number of bins, so the raw statistics cannot be ranked: (chi2 - df) / sqrt(2 df) can. Bin and
+class sizes are folded into integer weights (`messages.filter_statistics`), so that the secure version finds the same
+numbers, bit for bit.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from numpy.typing import NDArray
 from fedsdg.baselines.contingency import score_columns
 from fedsdg.baselines.selector import VerticalData
 from fedsdg.data.arrays import FloatArray
+from fedsdg.messages.filter_statistics import chi2_from_square_sum, chi2_square_sum, standardised
 
 
 def chi2_scores(data: VerticalData, client: str) -> FloatArray:
@@ -20,11 +23,9 @@ def chi2_scores(data: VerticalData, client: str) -> FloatArray:
 
 def standardised_chi2(counts: NDArray[np.float64]) -> float:
     """Return (chi2 - df) / sqrt(2 df) of a table of counts."""
-    degrees = (counts.shape[0] - 1) * (counts.shape[1] - 1)
-    return float((chi2_statistic(counts) - degrees) / np.sqrt(2 * degrees))
+    return standardised(chi2_statistic(counts), *counts.shape)
 
 
 def chi2_statistic(counts: NDArray[np.float64]) -> float:
     """Return Pearson's chi-square of a table of counts."""
-    expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0, keepdims=True) / counts.sum()
-    return float(((counts - expected) ** 2 / np.maximum(expected, 1e-12)).sum())
+    return chi2_from_square_sum(chi2_square_sum(counts.astype(np.int64)), int(counts.sum()))

@@ -5,7 +5,8 @@ With w the weight and U the size of a bin, c_k its encrypted class counts, v_k =
     u_k = v_k + r_k,    e_k = 2 w (r_k + R + w U),    const = sum_k r_k^2 + R^2 - (w U)^2
     sum_k u_k^2 + (sum_k u_k)^2  -  sum_k e_k c_k  -  const  =  sum over ALL classes of v^2
 
-The server squares u, this party knows e and const, and only their sum over the bins of a column is ever unmasked.
+The server squares u, this party knows e and const, and only their sum over the bins of a column is ever unmasked. The
+steps that do not depend on the statistic (counting, packing, unmasking) serve the secure filters, too.
 """
 
 from __future__ import annotations
@@ -23,41 +24,68 @@ from fedsdg.data.binning import Binning
 from fedsdg.errors import MalformedMessage
 from fedsdg.learning.gini import GiniScores, bin_weight, gini_from_square_sum
 from fedsdg.messages.gini_initialization import MaskedCounts
-from fedsdg.messages.gini_layout import Chunk, GiniLayout
+from fedsdg.messages.gini_layout import GiniLayout
+from fedsdg.messages.square_sum_layout import Chunk, SquareSumLayout
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(eq=False)
-class PendingScores:
-    """What unmasks the scores when the server's sums arrive."""
+class PendingSums:
+    """What unmasks the sums of squares when they arrive from the server."""
 
-    layout: GiniLayout
-    n_bins: Indices
+    layout: SquareSumLayout
     masks: list[mpz]  # t, one per score ciphertext
     constants: list[int]  # per scored column
+
+
+@dataclass(eq=False)
+class PendingScores(PendingSums):
+    """What makes Gini scores of them."""
+
+    n_bins: Indices
 
 
 def mask_counts(
     indicators: bytes, binning: Binning, layout: GiniLayout, evaluator: Evaluator
 ) -> tuple[MaskedCounts, PendingScores]:
     """A1.2: count, weigh, mask and pack."""
-    labels = evaluator.load(indicators, (layout.n_rows, layout.n_classes - 1))
-    whole = evaluator.sum_selected(labels, _per_class(np.arange(layout.n_rows), layout.n_classes))
+    labels = evaluator.load(indicators, (layout.n_rows, layout.label_columns))
+    whole = sum_of_all_rows(labels, layout, evaluator)
     counts, cross, constants = [], [], []
     for chunk in layout.chunks():
         masked, terms, of_columns = _mask_chunk(labels, whole, binning, layout, chunk, evaluator)
         counts.append(masked)
         cross.append(terms)
         constants += of_columns
+    reply, masks = masked_reply(counts, cross, evaluator)
+    return reply, PendingScores(layout, masks, constants, binning.n_bins)
+
+
+def masked_reply(
+    counts: list[EncryptedArray], cross: list[EncryptedArray], evaluator: Evaluator
+) -> tuple[MaskedCounts, list[mpz]]:
+    """Return the reply made of all chunks, and the masks t of the cross terms."""
     # u is fresh: masks were added as new encryptions. Y gets a mask uniform in Z_n.
     masked_cross, masks = evaluator.mask(cross[0].joined(cross[1:]))
-    reply = MaskedCounts(counts[0].joined(counts[1:]).to_bytes(), masked_cross.to_bytes())
-    return reply, PendingScores(layout, binning.n_bins, masks, constants)
+    return MaskedCounts(counts[0].joined(counts[1:]).to_bytes(), masked_cross.to_bytes()), masks
 
 
 def unmask_scores(pending: PendingScores, sums: bytes, evaluator: Evaluator) -> GiniScores:
     """A1.4: take masks and constants off and read one score per column."""
+    layout = pending.layout
+    assert isinstance(layout, GiniLayout)
+    ginis = np.array(
+        [
+            gini_from_square_sum(s, layout.n_rows, layout.fraction_bits)
+            for s in unmask_square_sums(pending, sums, evaluator)
+        ]
+    )
+    return GiniScores(ginis[:-1], float(ginis[-1]), pending.n_bins, layout.n_rows, layout.n_classes)
+
+
+def unmask_square_sums(pending: PendingSums, sums: bytes, evaluator: Evaluator) -> list[int]:
+    """Take masks and constants off and read one sum of squares per column."""
     layout, slots, n = pending.layout, pending.layout.scores, evaluator.key.n
     T = residues_from_bytes(sums, len(pending.masks), evaluator.key)
     square_sums: list[int] = []
@@ -72,11 +100,9 @@ def unmask_scores(pending: PendingScores, sums: bytes, evaluator: Evaluator) -> 
             square_sums += _read_slots(int(packed), here, slots.width)
             left -= here
             at += 1
-    bound = layout.n_rows << (2 * layout.fraction_bits)
-    if any(s > bound + (bound >> 10) for s in square_sums):
-        raise MalformedMessage("A Gini score is out of range: the server's sums do not fit this party's counts.")
-    ginis = np.array([gini_from_square_sum(s, layout.n_rows, layout.fraction_bits) for s in square_sums])
-    return GiniScores(ginis[:-1], float(ginis[-1]), pending.n_bins, layout.n_rows, layout.n_classes)
+    if any(s > layout.largest_sum for s in square_sums):
+        raise MalformedMessage("A score is out of range: the server's sums do not fit this party's counts.")
+    return square_sums
 
 
 def _mask_chunk(
@@ -87,8 +113,8 @@ def _mask_chunk(
     chunk: Chunk,
     evaluator: Evaluator,
 ) -> tuple[EncryptedArray, EncryptedArray, list[int]]:
-    others, sizes = layout.n_classes - 1, np.zeros((len(chunk.columns), layout.n_bins), np.int64)
-    sums = _class_counts(labels, whole, binning, layout, chunk, evaluator, sizes)
+    others, sizes = layout.label_columns, np.zeros((len(chunk.columns), layout.n_bins), np.int64)
+    sums = class_counts(labels, whole, binning, layout, chunk, evaluator, sizes)
     r = below(1 << layout.mask_bits, len(chunk.columns) * layout.items_per_column)
     w = np.array([bin_weight(int(s), layout.fraction_bits) if s else 0 for s in sizes.ravel()], object)
     e: list[int] = []
@@ -104,17 +130,22 @@ def _mask_chunk(
         constants.append(constant)
     weights = np.repeat(w, others)
     return (
-        _pack_counts(sums, weights, r, layout, chunk, evaluator),
-        _pack_cross_terms(sums, e, layout, chunk, evaluator),
+        pack_counts(sums, weights, r, layout, chunk, evaluator),
+        pack_cross_terms(sums, e, layout, chunk, evaluator),
         constants,
     )
 
 
-def _class_counts(
+def sum_of_all_rows(labels: EncryptedArray, layout: SquareSumLayout, evaluator: Evaluator) -> EncryptedArray:
+    """Return the sums of the label columns over all rows."""
+    return evaluator.sum_selected(labels, _per_class(np.arange(layout.n_rows), layout.label_columns))
+
+
+def class_counts(
     labels: EncryptedArray,
     whole: EncryptedArray,
     binning: Binning,
-    layout: GiniLayout,
+    layout: SquareSumLayout,
     chunk: Chunk,
     evaluator: Evaluator,
     sizes: Indices,
@@ -123,7 +154,7 @@ def _class_counts(
 
     A bin of more than half of all rows is the total minus the others: sparse columns become much cheaper.
     """
-    others = layout.n_classes - 1
+    others = layout.label_columns
     nothing = np.empty(0, np.int64)
     selections: list[Indices] = []
     complements: list[tuple[int, list[Indices]]] = []  # (flat item of the large bin's first class, the rest per class)
@@ -139,10 +170,10 @@ def _class_counts(
         for i, rows in enumerate(members):
             if 2 * len(rows) > layout.n_rows:
                 rest = np.concatenate([m for other, m in enumerate(members) if other != i])
-                complements.append((len(selections), _per_class(rest, layout.n_classes)))
+                complements.append((len(selections), _per_class(rest, others)))
                 selections += [nothing] * others
             else:
-                selections += _per_class(rows, layout.n_classes)
+                selections += _per_class(rows, others)
     sums = evaluator.sum_selected(labels, selections)
     if not complements:
         return sums
@@ -155,11 +186,11 @@ def _class_counts(
     return joined.take(positions.tolist())
 
 
-def _pack_counts(
+def pack_counts(
     sums: EncryptedArray,
     weights: npt.NDArray[np.object_],
     r: list[mpz],
-    layout: GiniLayout,
+    layout: SquareSumLayout,
     chunk: Chunk,
     evaluator: Evaluator,
 ) -> EncryptedArray:
@@ -169,14 +200,14 @@ def _pack_counts(
     items = sums.take([*range(sums.size), *([0] * padding)], ciphertexts, slots.capacity)
     padded = np.concatenate([weights, np.zeros(padding, object)]).reshape(ciphertexts, slots.capacity)
     shifts = [slots.width * i for i in range(slots.capacity)]
-    packed = evaluator.shifted_sums(items, padded, shifts, layout.fraction_bits + 1)
+    packed = evaluator.shifted_sums(items, padded, shifts, layout.weight_bits)
     masks = [*r, *below(1 << layout.mask_bits, padding)]
     plain = [slots.pack_wide(masks[i : i + slots.capacity]) for i in range(0, len(masks), slots.capacity)]
     return evaluator.add_fresh(packed, plain)
 
 
-def _pack_cross_terms(
-    sums: EncryptedArray, e: list[int], layout: GiniLayout, chunk: Chunk, evaluator: Evaluator
+def pack_cross_terms(
+    sums: EncryptedArray, e: list[int], layout: SquareSumLayout, chunk: Chunk, evaluator: Evaluator
 ) -> EncryptedArray:
     """Return the cross terms of every column, packed; masked by the caller."""
     slots, columns, items = layout.scores, len(chunk.columns), layout.items_per_column
@@ -190,9 +221,9 @@ def _pack_cross_terms(
     return evaluator.shifted_sums(grouped, ones, [slots.width * i for i in range(slots.capacity)], 1)
 
 
-def _per_class(rows: Indices, n_classes: int) -> list[Indices]:
-    """Return the flat positions of these rows' indicators, class by class."""
-    return [rows * (n_classes - 1) + k for k in range(n_classes - 1)]
+def _per_class(rows: Indices, label_columns: int) -> list[Indices]:
+    """Return the flat positions of these rows' label numbers, class by class."""
+    return [rows * label_columns + k for k in range(label_columns)]
 
 
 def _read_slots(packed: int, count: int, width: int) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from fedsdg.client.agreement import end_run, propose_job
 from fedsdg.client.alignment import blind_ids, take_rows
+from fedsdg.client.filter_scores import finish_filter, score_columns
 from fedsdg.client.gini_initialization import mask_counts, unmask_scores
 from fedsdg.client.prediction import join_prediction
 from fedsdg.client.secure_backward import apply_gradient
@@ -29,6 +30,7 @@ from fedsdg.messages import codec
 from fedsdg.messages.agreement import EndRun, ProposeJob
 from fedsdg.messages.alignment import BlindIds, TakeRows
 from fedsdg.messages.base import Message, Request
+from fedsdg.messages.filter_scores import FinishFilter, ScoreColumns
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, MaskedCounts, StartGatesAlike
 from fedsdg.messages.gini_layout import GiniLayout
 from fedsdg.messages.order import next_state
@@ -144,6 +146,8 @@ HANDLERS: dict[type[Request[Any]], Callable[[ClientState, Any], Message]] = {
     CountLabels: _count_labels,
     FinishScores: _finish_scores,
     StartGatesAlike: _start_gates_alike,
+    ScoreColumns: score_columns,
+    FinishFilter: finish_filter,
     StartPhase: start_phase,
     EmbedBatch: embed_batch,
     RemoveShare: remove_share,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from fedsdg.client.gini_initialization import PendingScores
 from fedsdg.client.interactive_share import ClientKeys, InteractiveShare
 from fedsdg.client.policy import Policy
 from fedsdg.config import TrainingConfig
+from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ProtocolError
 from fedsdg.learning.client_files import SavedPart
 from fedsdg.learning.local_client import LocalClient
@@ -60,6 +62,9 @@ class ClientState:
     #: Between A0.4 and A0.5: the row at each position of the shuffled list that was sent.
     pending_alignment: npt.NDArray[np.int64] | None = None
     pending_scores: PendingScores | None = None
+    #: Unmasks the sums of a filter, between F.2 and F.3; and what the last filter found, one score per column.
+    pending_filter: Callable[[bytes], FloatArray] | None = None
+    filter_scores: FloatArray | None = None
     train_rows: npt.NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     shares: dict[str, InteractiveShare] = field(default_factory=dict)
     phase: str = ""

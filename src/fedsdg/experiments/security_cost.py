@@ -1,6 +1,7 @@
 """The cost of security: the same job in the clear and under 2048-bit encryption, with the same private seeds.
 
-Both must select the same columns and score the same; what differs is seconds and bytes, counted on real messages.
+Both must select the same columns and score the same; what differs is seconds and bytes, counted on real messages. The
+filters of `filter_cost` stand beside the job, in the clear and under encryption, too.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from fedsdg.experiments import filter_cost
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.measure import compare_with_truth
@@ -45,6 +47,14 @@ def measure_job(cell: Cell, profile: Profile, key_bits: int = KEY_BITS, allow_te
 
 
 def table(rows: Sequence[Row]) -> str:
+    """Return the costs of jobs and of filters, and whether both profiles found the same."""
+    of_filters = {variant.name for variant in filter_cost.VARIANTS}
+    filters = [row for row in rows if row["method"] in of_filters]
+    jobs = [row for row in rows if row["method"] not in of_filters]
+    return "\n\n".join([job_table(jobs)] * bool(jobs) + [filter_cost.table(filters)] * bool(filters))
+
+
+def job_table(rows: Sequence[Row]) -> str:
     """Return cost by profile, and whether both learned the same."""
     costs = method_table(
         [
@@ -75,6 +85,8 @@ EXPERIMENT = Experiment(
     variants=(
         Variant("plain", partial(measure_job, profile="plain")),
         Variant("masked", partial(measure_job, profile="masked")),
+        *filter_cost.VARIANTS,
     ),
     table=table,
+    preset="default",
 )

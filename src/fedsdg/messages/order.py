@@ -4,6 +4,7 @@
 
     new -JoinRun-> joined -PrepareColumns-> prepared -CountLabels-> counting -FinishScores-> initialised
                                                      -StartGatesAlike---------------------> initialised
+    prepared -ScoreColumns-> filtering -FinishFilter-> prepared
     joined -BlindIds-> aligning -TakeRows-> aligned -PrepareColumns-> prepared   (a client with ids insists on it)
     new: ProposeJob, ListCheckpoints stay new      new -ResumeRun-> ready
     new -JoinPrediction-> scoring -BlindIds-> scoring-aligning -TakeRows-> scoring
@@ -25,6 +26,7 @@ from fedsdg.errors import ProtocolError
 from fedsdg.messages.agreement import EndRun, ProposeJob
 from fedsdg.messages.alignment import BlindIds, TakeRows
 from fedsdg.messages.base import Request
+from fedsdg.messages.filter_scores import FinishFilter, ScoreColumns
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, StartGatesAlike
 from fedsdg.messages.prediction import JoinPrediction
 from fedsdg.messages.secure_backward import ApplyGradient
@@ -45,6 +47,8 @@ ORDER: dict[tuple[str, type[Request[Any]]], str] = {
     ("prepared", CountLabels): "counting",
     ("prepared", StartGatesAlike): "initialised",
     ("counting", FinishScores): "initialised",
+    ("prepared", ScoreColumns): "filtering",
+    ("filtering", FinishFilter): "prepared",
     ("initialised", StartPhase): "ready",
     ("ready", StartPhase): "ready",
     ("ready", EmbedBatch): "looking",

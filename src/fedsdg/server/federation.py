@@ -25,6 +25,8 @@ from fedsdg.learning.local_client import GateReport
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.server_learner import InteractiveGradient
 from fedsdg.messages.base import Channel
+from fedsdg.messages.filter_layout import filter_layout
+from fedsdg.messages.filter_statistics import Statistic
 from fedsdg.messages.gini_initialization import StartGatesAlike
 from fedsdg.messages.gini_layout import GiniLayout
 from fedsdg.messages.secure_forward import StartPhase
@@ -33,6 +35,7 @@ from fedsdg.messages.session import Joined, JoinRun, PrepareColumns, row_digest
 from fedsdg.messages.survival import FinishRun, ResumeRun, SaveCheckpoint
 from fedsdg.messages.widths import value_bits
 from fedsdg.server.alignment import align_rows
+from fedsdg.server.filter_scores import score_by_filter
 from fedsdg.server.gini_initialization import initialise_by_gini
 from fedsdg.server.noisy_weights import (
     DenseNoisyWeights,
@@ -150,6 +153,16 @@ class MaskedFederation:
             for name, columns in self._columns.items()
         }
         initialise_by_gini(self.channel, layouts, labels, n_classes, self._encryptor, self._decryptor)
+
+    def score_by_filter(self, statistic: Statistic, labels: IntArray, n_classes: int) -> None:
+        """Let every client learn a filter's score of its columns. `labels`: rows x label columns, in numbers."""
+        layouts = {
+            name: filter_layout(
+                statistic, len(labels), columns, n_classes, self.config.binning, self.key_bits, self.sigma
+            )
+            for name, columns in self._columns.items()
+        }
+        score_by_filter(self.channel, layouts, statistic, labels, n_classes, self._encryptor, self._decryptor)
 
     def start_phase(self, plan: PhasePlan, clients: tuple[str, ...]) -> dict[str, int]:
         """Start fresh learners at the clients and take their W0 + E."""

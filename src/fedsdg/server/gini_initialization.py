@@ -22,6 +22,7 @@ from fedsdg.errors import MalformedMessage
 from fedsdg.messages.base import Channel
 from fedsdg.messages.gini_initialization import CountLabels, FinishScores, MaskedCounts
 from fedsdg.messages.gini_layout import GiniLayout
+from fedsdg.messages.square_sum_layout import SquareSumLayout
 
 
 def initialise_by_gini(
@@ -44,9 +45,12 @@ def initialise_by_gini(
     channel.exchange(sums)
 
 
-def square_sums(reply: MaskedCounts, layout: GiniLayout, decryptor: Decryptor) -> bytes:
-    """Return T = pack(Q) - Dec(Y) modulo n, with Q_j = sum over bins of sum_k u_k^2 + (sum_k u_k)^2."""
-    n, others = decryptor.key.n, layout.n_classes - 1
+def square_sums(reply: MaskedCounts, layout: SquareSumLayout, decryptor: Decryptor) -> bytes:
+    """Return T = pack(Q) - Dec(Y) modulo n, with Q_j = sum over bins of sum_k u_k^2 + (sum_k u_k)^2.
+
+    Where no class is implied, the last term is left out.
+    """
+    n = decryptor.key.n
     counts = decryptor.decrypt(decryptor.load(reply.counts, (layout.count_ciphertexts,)))
     cross = decryptor.decrypt(decryptor.load(reply.cross_terms, (layout.score_ciphertexts,)))
     slots, scores = layout.counts, layout.scores
@@ -62,15 +66,17 @@ def square_sums(reply: MaskedCounts, layout: GiniLayout, decryptor: Decryptor) -
         if max(u) >= limit:
             raise MalformedMessage("A masked count is out of range.")
         at += chunk.count_ciphertexts
-        Q = [_square_sum(u, column, layout, others) for column in range(len(chunk.columns))]
+        Q = [_square_sum(u, column, layout) for column in range(len(chunk.columns))]
         for first in range(0, len(Q), scores.capacity):
             T.append((scores.pack_wide(Q[first : first + scores.capacity]) - cross[score_at]) % n)
             score_at += 1
     return residues_to_bytes(T, decryptor.key)
 
 
-def _square_sum(u: list[int], column: int, layout: GiniLayout, others: int) -> int:
-    total, start = 0, column * layout.items_per_column
+def _square_sum(u: list[int], column: int, layout: SquareSumLayout) -> int:
+    total, start, others = 0, column * layout.items_per_column, layout.label_columns
+    if not layout.last_class_implied:
+        return sum(v * v for v in u[start : start + layout.items_per_column])
     for i in range(start, start + layout.items_per_column, others):
         of_bin = u[i : i + others]
         total += sum(v * v for v in of_bin) + sum(of_bin) ** 2

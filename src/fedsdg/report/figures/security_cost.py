@@ -1,4 +1,4 @@
-"""Seconds and bytes of the same job, in the clear and encrypted."""
+"""Seconds and bytes of the same job, in the clear and encrypted; filters (`gini/masked`) apart from whole jobs."""
 
 from __future__ import annotations
 
@@ -14,14 +14,20 @@ from fedsdg.report.quantities import byte_unit, time_unit
 
 def draw(rows: Sequence[Row]) -> Iterator[Figure]:
     """Yield time, bytes and score per data set."""
+    jobs, filters = ([row for row in rows if ("/" in row["method"]) == of_filter] for of_filter in (False, True))
+    yield from _bars(jobs, "job")
+    yield from _bars(filters, "filter")
+
+
+def _bars(rows: Sequence[Row], what: str) -> Iterator[Figure]:
     for dataset, methods in group(rows).items():
         name = shown(dataset, methods)
         seconds, time = time_unit(largest(methods, "job_seconds"))
         sizes, unit = byte_unit(largest(methods, "bytes"))
         for figure in (
             field_bars(
-                f"{name}: time of a job",
-                f"The whole job, by profile. {SPREAD}",
+                f"{name}: time of a {what}",
+                f"The whole {what}, by profile. {SPREAD}",
                 Axis(f"time ({time})", zero=True),
                 methods,
                 "job_seconds",
@@ -30,7 +36,7 @@ def draw(rows: Sequence[Row]) -> Iterator[Figure]:
                 ours="masked",
             ),
             field_bars(
-                f"{name}: bytes of a job",
+                f"{name}: bytes of a {what}",
                 f"All messages, both directions; nothing is sent in the clear profile. {SPREAD}",
                 Axis(f"sent ({unit})", zero=True),
                 methods,
