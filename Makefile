@@ -45,6 +45,7 @@ bench: $(READY) ## measure, and write bench-results/*.json and the pages docs/be
 	@$(BIN)/fedsdg bench crypto --json bench-results/crypto.json --markdown docs/benchmarks.md
 	@$(BIN)/fedsdg bench job --json bench-results/job.json --markdown docs/benchmarks-job.md
 	@$(BIN)/fedsdg bench scale --json bench-results/scale.json --markdown docs/benchmarks-scale.md
+	@$(BIN)/fedsdg bench engines --json bench-results/engines.json --markdown docs/benchmarks-engines.md
 
 build: $(READY) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

@@ -21,7 +21,7 @@ key_bits = 2048          # 3072 between organisations
 test_fraction = 0.2      # rows that nobody learns from, for the final score
 # ids = "aligned"        # row k is the same person everywhere; default: "private", common ids are found in secret
 # checkpoint_every = 25  # steps between two checkpoints; 0: none
-# preset = "paper"       # the settings that the paper prints; "wide": larger models, for runs in the clear
+# preset = "paper"       # the settings that the paper prints; "wide": made for accuracy, many times the cost
 seed = 0                 # joint public seed: orders the batches, nothing else
 
 [server]                 # the label owner

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +14,7 @@ from rich.markdown import Markdown
 from fedsdg.benchmarks import crypto as crypto_benchmark
 from fedsdg.benchmarks import job as job_benchmark
 from fedsdg.benchmarks import scale as scale_benchmark
+from fedsdg.deployment import engine_module
 from fedsdg.errors import ConfigError
 
 bench = typer.Typer(no_args_is_help=True, help="Measure, side by side with what you would use instead.")
@@ -59,6 +62,23 @@ def scale(json: Json = None, markdown: Page = None, quick: Quick = False) -> Non
         figure.parent.mkdir(exist_ok=True)
         figure.write_text(scale_benchmark.to_svg(record), encoding="utf-8")
         console.print(f"written: {figure}", highlight=False, markup=False, soft_wrap=True)
+
+
+@bench.command()
+def engines(
+    json: Json = None,
+    markdown: Page = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A tiny job: whether it works, not how fast.")] = False,
+    latency: Annotated[float, typer.Option(min=0, help="Also with so many ms added each way; 0: leave it out.")] = 50.0,
+) -> None:
+    """The same encrypted job in one process, on NVIDIA FLARE and on Flower: time, exchanges, bytes on the wire."""
+    _check_targets(json, markdown)
+    measured = engine_module("fedsdg.benchmarks.engines", "flare")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or sites and network namespaces would be left behind
+    console = Console()
+    with console.status("measuring") as status:
+        record = measured.run(quick, latency, say=lambda text: status.update(text))
+    _publish(console, json, markdown, measured.to_json(record), measured.to_markdown(record))
 
 
 def _check_targets(*paths: Path | None) -> None:
