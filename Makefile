@@ -27,7 +27,7 @@ example: $(READY) ## three parties' raw tables to predictions, step by step (abo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/three_parties/walkthrough.sh runs/three_parties
 
 test: $(READY)  ## run all tests, two at a time
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-engines: $(READY) ## only the tests that start NVIDIA FLARE and Flower
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines

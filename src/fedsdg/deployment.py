@@ -51,6 +51,11 @@ folder = "state_{name}"          # checkpoints, the model and scores; keep it, a
 {rows}
 target = "{target}"
 
+[policy]                         # what a submitted job may ask of this party
+minimum_key_bits = 2048
+minimum_sigma = 64
+# jobs = ["..."]                 # hashes of jobs that were looked at; without it the rules above decide
+
 # [rows_to_score]                # whose scores are wanted in a prediction: the id column is enough
 # table = "next_month.csv"
 # id = "{id}"

@@ -105,5 +105,10 @@ class QueryLimitReached(ProtocolError):
     """A row was asked for more often than a party's policy allows."""
 
 
+def told(error: BaseException) -> str:
+    """Return an error's words for a log: ours quote no cell, id or key; what others' quote is not known."""
+    return str(error) if isinstance(error, FedSDGError) else type(error).__name__
+
+
 class WeakKeyWarning(UserWarning):
     """A key too small for anything but tests is in use."""

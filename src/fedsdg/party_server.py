@@ -67,8 +67,11 @@ def drive(party: Party, channel: Channel, clients: tuple[str, ...], job: Mapping
     own = party.name if party.labels is not None and party.labels.columns != "none" else None
     everybody = [*clients, *([own] if own is not None and job["kind"] != "predict" else [])]
     text = canonical_job({**job, "clients": everybody})
-    read_job(text)
+    proposed = read_job(text)
     try:
+        objection = party.policy.objection(proposed, job_hash(text))
+        if objection is not None:  # whoever may start jobs is not whoever holds the labels
+            raise PeerError(f"the label owner refused the job: {objection}")
         agree(channel, clients, text)
         work = {"train": _train, "resume": _train, "predict": _predict}[job["kind"]]
         with ExitStack() as held:
@@ -120,6 +123,8 @@ class WithOwnColumns:
 
     def __init__(self, channel: Channel, own: Mapping[str, ClientRole]) -> None:
         self._channel, self._own, self._local = channel, dict(own), InProcessChannel(own)
+        self.traffic = getattr(channel, "traffic", None) or Traffic()
+        """What crossed the network: the label owner's own columns do not."""
 
     def exchange(self, requests: Mapping[str, Request[R]]) -> Mapping[str, R]:
         """See `Channel.exchange`."""
@@ -220,6 +225,11 @@ def _predict(party: Party, channel: Channel, clients: list[str], job: dict[str, 
     if source is None or source.table is None:
         raise ConfigError("the label owner's [rows_to_score] is missing: whose scores are wanted?")
     missing = [name for name in part.clients if name not in clients]
+    if party.name in missing:
+        raise ConfigError(
+            "the model uses the label owner's own columns; across organisations only clients' columns can be scored: "
+            "give them a site and a party file of their own, and train again"
+        )
     if missing:
         raise ConfigError(f"a prediction needs every client with selected columns; missing: {', '.join(missing)}")
     ids = ids_to_score(source.table, None, party.name, source.id or "id")

@@ -208,6 +208,29 @@ def test_a_policy_refuses_a_job_before_any_key_is_made_and_everybody_hears_why(r
     agree(organisations.channel(), organisations.clients, canonical_job({**JOB, "clients": organisations.clients}))
 
 
+@pytest.mark.parametrize(
+    ("rule", "reason"), [("minimum_key_bits = 3072", "key_bits"), ('jobs = ["abc"]', "policy.jobs")]
+)
+def test_the_label_owner_has_rules_of_its_own_and_all_clients_hear_of_them(rule, reason, organisations, caplog):
+    organisations.policies["bank"] = rule
+    caplog.set_level(logging.INFO, "fedsdg")
+    with pytest.raises(PeerError, match=f"the label owner refused the job: {reason}"):
+        run(organisations)
+    heard = [
+        record.message
+        for record in caplog.records
+        if "the server ended the run: the label owner refused" in record.message
+    ]
+    assert len(heard) == len(organisations.clients)
+    assert "agreed to the job" not in caplog.text
+
+
+def test_a_client_that_agrees_writes_down_what_the_job_asks(organisations, caplog):
+    caplog.set_level(logging.INFO, "fedsdg")
+    run(organisations)
+    assert "(train): 2 clients, keys of 2048 bits, sigma 64" in caplog.text
+
+
 def test_which_columns_a_policy_does_not_list_only_their_owner_is_told(organisations, caplog):
     refusing = organisations.clients[0]
     organisations.policies[refusing] = 'columns = ["income"]'

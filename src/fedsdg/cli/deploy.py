@@ -149,6 +149,17 @@ def _outcome(jobs: Any, session: Any, number: str, place: Path, console: Console
 
 
 @site.command()
+def watch(
+    kit: Annotated[Path, typer.Argument(help="The admin's kit.")],
+    number: Annotated[str, typer.Argument(help="The job, as `submit` named it.")],
+) -> None:
+    """Watch a job that was submitted before, and print what the label owner may show."""
+    jobs = engine_module("fedsdg.runtime.flare_jobs", "flare")
+    with tempfile.TemporaryDirectory() as place, jobs.admin_session(kit.resolve()) as session:
+        print(_outcome(jobs, session, number, Path(place) / "results", Console(stderr=True)))
+
+
+@site.command()
 def stop(
     kit: Annotated[Path, typer.Argument(help="The admin's kit.")],
     number: Annotated[str, typer.Argument(help="The job, as `submit` named it.")],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -52,10 +53,19 @@ def propose_job(state: ClientState, request: ProposeJob) -> JobAnswer:
     if reason is not None:
         logger.error("refused the job %s: %s", hashed[:16], reason)
         return JobAnswer(False, reason, version, hashed)
-    logger.info("agreed to the job %s (%s)", hashed[:16], job["kind"])
+    logger.info("agreed to the job %s (%s): %s", hashed[:16], job["kind"], _asked(job))
     state.job = job
     state.maximum_queries = policy.maximum_queries_per_row
     return JobAnswer(True, "", version, hashed)
+
+
+def _asked(job: Mapping[str, Any]) -> str:
+    """Return what a job asks, for the log of whoever agrees to it."""
+    settings = RunSettings(**job["settings"])
+    asked = (
+        f"{len(job['clients'])} clients, keys of {settings.key_bits} bits, sigma {settings.sigma}, ids {settings.ids}"
+    )
+    return f"{asked}, label_epsilon {settings.label_epsilon}"
 
 
 def end_run(state: ClientState, request: EndRun) -> Done:

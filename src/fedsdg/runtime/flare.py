@@ -19,7 +19,7 @@ from typing import Any
 from nvflare.collab import collab
 from nvflare.collab.api.exceptions import CollabCallError, RunAborted
 
-from fedsdg.errors import ConfigError, PeerError, PeerLost, ProtocolError
+from fedsdg.errors import ConfigError, PeerError, PeerLost, ProtocolError, told
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.runtime.codec_channel import CodecChannel
 from fedsdg.runtime.serving import Patience, RoleThread, error_name
@@ -100,7 +100,7 @@ class FlareClient:
             else:
                 reply["state"] = WORKING
         except Exception as error:
-            logger.error("the server's call was refused: %s", error)
+            logger.error("the server's call was refused: %s", told(error))
             reply["error"] = error_name(error)
         return reply
 

@@ -25,7 +25,7 @@ from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedsdg.errors import ConfigError, PeerError
+from fedsdg.errors import ConfigError, PeerError, told
 from fedsdg.run_log import FORMAT
 from fedsdg.runtime.certificates import job_certificate
 from fedsdg.runtime.flower_kits import REST
@@ -195,7 +195,7 @@ def answer(message: Message, context: Context) -> Message:
         server = Server(str(record["address"]), _bytes(record["certificate"]), str(record["token"]))
         serve(server, name, lambda: factory(name), float(str(record["silence"])))
     except Exception as error:
-        logger.error("this party could not go on: %s", error)
+        logger.error("this party could not go on: %s", told(error))
         ending = error_name(error)
     return Message(RecordDict({RECORD: ConfigRecord({"ending": ending, "name": name})}), reply_to=message)
 

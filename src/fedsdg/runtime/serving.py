@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import SimpleQueue
 
-from fedsdg.errors import ConfigError, FedSDGError, ProtocolError
+from fedsdg.errors import ConfigError, FedSDGError, ProtocolError, told
 
 logger = logging.getLogger("fedsdg.runtime")
 
@@ -104,7 +104,7 @@ class RoleThread:
             try:
                 future.set_result(work())
             except Exception as error:
-                logger.error("this party could not go on: %s", error)
+                logger.error("this party could not go on: %s", told(error))
                 future.set_exception(error)
         with self._lock:
             answer, self._answer = self._answer, None

@@ -246,7 +246,9 @@ class StreamChannel(CodecChannel):
     def _pick_up(self, line: _Line, outbox: Outbox) -> None:
         if line.outbox is not None:
             line.outbox.put(None)  # the newest stream counts: an old one may be dead and not know it
-        self.reattached += line.attached
+        if line.attached:
+            self.reattached += 1
+            logger.warning("client %r is back", self._name_of(line))
         line.attached, line.outbox = True, outbox
         outbox.put(pack(WELCOME, 0))
         if self._goodbye is not None:
@@ -255,11 +257,16 @@ class StreamChannel(CodecChannel):
             outbox.put(line.pending)
         self._changed.notify_all()
 
+    def _name_of(self, line: _Line) -> str:
+        return next((name for name, found in self._lines.items() if found is line), "?")
+
     def _hang_up(self, line: _Line, outbox: Outbox) -> None:
         outbox.put(None)
         with self._changed:
             if line.outbox is outbox:
                 line.outbox, line.lost = None, time.monotonic()
+                if self._goodbye is None:
+                    logger.warning("client %r cannot be reached; the run waits for it", self._name_of(line))
                 self._changed.notify_all()
 
     def _read(self, name: str, line: _Line, frames: Iterator[bytes]) -> None:
