@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import shutil
 import socket
 import subprocess
@@ -39,6 +40,8 @@ from fedsdg.party import load_party
 from fedsdg.simulation import PartyTables, Simulation, simulate
 
 MODULES: dict[Engine, str] = {"flare": "nvflare", "flower": "flwr"}
+#: Engines that have their bad day; both take minutes of processor time, so `make test` tries the first one.
+WANTED = os.environ.get("FEDSDG_THREE_HOSTS", "flare").split(",")
 PROBLEM, DELAYS = no_namespaces(), no_delays() is None
 pytestmark = pytest.mark.skipif(PROBLEM is not None, reason=str(PROBLEM))
 
@@ -145,7 +148,7 @@ def days(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
         yield {
             engine: pool.submit(bad_day, engine, files, tmp_path_factory.mktemp(engine))
             for engine, module in MODULES.items()
-            if find_spec(module)
+            if engine in WANTED and find_spec(module)
         }
 
 
@@ -153,6 +156,8 @@ def days(files: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict
 def test_a_run_whose_cable_is_cut_and_mended_and_gets_longer_goes_on_and_learns_the_same_bits(
     engine: Engine, days: dict[str, Future[BadDay]], twin: Simulation
 ):
+    if engine not in WANTED:
+        pytest.skip("FEDSDG_THREE_HOSTS=flare,flower tries both engines, as `make test-engines` does")
     if engine not in days:
         pytest.skip(f"needs fedsdg[{engine}]")
     day = days[engine].result()
@@ -160,7 +165,7 @@ def test_a_run_whose_cable_is_cut_and_mended_and_gets_longer_goes_on_and_learns_
     received, sent = day.result["device_bytes"][Namespaces.device]
     assert received + sent > day.result["codec_bytes"]  # every message went over the label owner's own device
     if DELAYS:
-        assert day.far > 2 * DELAY / 1000  # every batch needs a round trip
+        assert day.far > 3 * 2 * DELAY / 1000  # every batch needs four round trips, and some overlap
         print(f"{engine}: {day.near:.2f} s per batch, {day.far:.2f} s with {DELAY:g} ms each way")
 
 
