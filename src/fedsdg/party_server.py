@@ -69,10 +69,8 @@ def drive(party: Party, channel: Channel, clients: tuple[str, ...], job: Mapping
     text = canonical_job({**job, "clients": everybody})
     proposed = read_job(text)
     try:
-        objection = party.policy.objection(proposed, job_hash(text))
-        if objection is not None:  # whoever may start jobs is not whoever holds the labels
-            raise PeerError(f"the label owner refused the job: {objection}")
-        agree(channel, clients, text)
+        # Whoever may start jobs is not whoever holds the labels: the label owner has rules of its own.
+        agree(channel, clients, text, party.policy.objection(proposed, job_hash(text)))
         work = {"train": _train, "resume": _train, "predict": _predict}[job["kind"]]
         with ExitStack() as held:
             held.callback(lock_run(party.run_folder(job["run"]), job["kind"]).release)
@@ -94,8 +92,8 @@ def canonical_job(job: Mapping[str, Any]) -> str:
     return json.dumps(full, sort_keys=True, separators=(",", ":"))
 
 
-def agree(channel: Channel, clients: tuple[str, ...], text: str) -> None:
-    """Propose the job; refuse it, with all reasons, if anybody does."""
+def agree(channel: Channel, clients: tuple[str, ...], text: str, objection: str | None = None) -> None:
+    """Propose the job; refuse it, with all reasons, if anybody does. `objection`: the label owner's own."""
     proposal = ProposeJob(text, own_version())
     answers: Mapping[str, JobAnswer] = channel.exchange(dict.fromkeys(clients, proposal))
     reasons = [f"client {name!r} refused the job: {a.reason}" for name, a in answers.items() if not a.accepted]
@@ -104,6 +102,8 @@ def agree(channel: Channel, clients: tuple[str, ...], text: str) -> None:
         for name, a in answers.items()
         if a.accepted and a.job_hash != job_hash(text)
     ]
+    if objection is not None:
+        reasons.append(f"the label owner refused the job: {objection}")
     if reasons:
         raise PeerError("; ".join(reasons))
     logger.info("all clients agreed to the job %s", job_hash(text)[:16])
