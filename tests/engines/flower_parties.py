@@ -10,11 +10,11 @@ from typing import Any
 import polars as pl
 from sites import SOURCE
 
-from fedsdg.data.sources import read_labels, read_party
-from fedsdg.job import RunSettings, load_job
+from fedsdg.job import load_job
 from fedsdg.party import load_party
 from fedsdg.runtime.processes import own_path
-from fedsdg.simulation import PartyTables, simulate
+from fedsdg.simulation import Simulation
+from plain_twins import plain_twin
 
 OWNER, CLIENTS = "bank", ("phone_company", "web_shop")
 PHASE = "batch_size = 32\nhidden = [8]\nembedding = 4\n"
@@ -43,33 +43,11 @@ def environment_of_a_terminal() -> dict[str, str]:
     }
 
 
-def plain_twin(folder: Path, run: str) -> Any:
+def twin_of(folder: Path, run: str) -> Simulation:
     """The same job in one process, in the clear, from the seeds that the parties drew."""
     parties = {name: load_party(folder / "project" / "parties" / f"{name}.toml") for name in (OWNER, *CLIENTS)}
-    labels, _ = read_labels(parties[OWNER].labels, OWNER)
-    rows = {name: read_party(parties[name].rows, name) for name in CLIENTS}
-    seeds = {name: (party.run_folder(run) / "private_seed").read_text() for name, party in parties.items()}
     settings = load_job(folder / "demo-job" / "job.toml").settings.model_dump(mode="json")
-    return simulate(
-        PartyTables(
-            labels.labels,
-            {name: of.table for name, of in rows.items()},
-            OWNER,
-            labels.ids,
-            client_ids={name: of.ids for name, of in rows.items()},
-        ),
-        RunSettings(**{**settings, "profile": "plain"}),
-        private_seeds={"server" if name == OWNER else name: bytes.fromhex(seed) for name, seed in seeds.items()},
-    )
-
-
-def learned_the_same(result: dict[str, Any], twin: Any) -> bool:
-    """Whether every loss, the selection and the score agree to the last bit."""
-    return (
-        result["losses"] == {phase: list(losses) for phase, losses in twin.result.losses.items()}
-        and result["selected"] == twin.result.n_selected
-        and result["metrics"]["test"] == twin.test_score.value
-    )
+    return plain_twin(parties, OWNER, run, settings)
 
 
 def result_of(log: str) -> dict[str, Any]:

@@ -11,10 +11,11 @@ import pytest
 pytest.importorskip("flwr", reason="needs fedsdg[flower]")
 pytest.importorskip("ray", reason="needs fedsdg[flower-simulation], which brings Ray")
 
-from flower_parties import environment_of_a_terminal, learned_the_same, make_small, plain_twin, result_of
+from flower_parties import environment_of_a_terminal, make_small, result_of, twin_of
 from sites import HERE, free_port, wait_for_port
 
 from fedsdg.runtime.processes import start, stop
+from plain_twins import learned_the_same
 
 GUIDE = HERE.parent.parent / "docs" / "operators.md"
 
@@ -38,6 +39,6 @@ def test_a_simulated_run_learns_the_same_bits_as_in_the_clear(tmp_path: Path):
     process = start(command, tmp_path, tmp_path / "site.log", environment_of_a_terminal())
     try:
         wait_for_port(port)
-        assert learned_the_same(result_of(typed(run)), plain_twin(tmp_path, "simulated"))
+        assert learned_the_same(result_of(typed(run)), twin_of(tmp_path, "simulated"))
     finally:
         stop(process)

@@ -24,10 +24,9 @@ from flower_parties import (
     CLIENTS,
     OWNER,
     environment_of_a_terminal,
-    learned_the_same,
     make_small,
-    plain_twin,
     result_of,
+    twin_of,
 )
 from sites import HERE, free_port, wait_for_port, wait_until
 from typer.testing import CliRunner
@@ -36,6 +35,7 @@ from fedsdg.cli.app import app as fedsdg_app
 from fedsdg.errors import PeerError
 from fedsdg.runtime.processes import start, stop
 from fedsdg.runtime.stream_client import Server, serve
+from plain_twins import learned_the_same
 
 GUIDE = HERE.parent.parent / "docs" / "operators.md"
 SILENCE = 4
@@ -121,7 +121,7 @@ def first_run(terminals: Terminals) -> str:
 
 
 def test_the_guides_commands_train_and_learn_the_same_bits_as_in_the_clear(terminals: Terminals, first_run: str):
-    assert learned_the_same(result_of(first_run), plain_twin(terminals.folder, "first"))
+    assert learned_the_same(result_of(first_run), twin_of(terminals.folder, "first"))
 
 
 def test_a_stranger_at_the_stream_is_refused_and_disturbs_nobody(first_run: str):
@@ -173,4 +173,4 @@ def test_a_client_killed_while_training_comes_back_and_the_resumed_run_ends_the_
     again = terminals.leave_running(f'{run} --run-config \'run="third" kind="resume"\'', "resumed")
     again.wait(300)
     assert "going on from checkpoint" in terminals.log("resumed")
-    assert learned_the_same(result_of(terminals.log("resumed")), plain_twin(terminals.folder, "third"))
+    assert learned_the_same(result_of(terminals.log("resumed")), twin_of(terminals.folder, "third"))

@@ -34,10 +34,10 @@ from fedsdg.benchmarks.engine_files import JobSize, write_files
 from fedsdg.benchmarks.engine_hosts import Namespaces, no_delays, no_namespaces
 from fedsdg.benchmarks.engine_parties import CLIENTS, OWNER, RUN
 from fedsdg.benchmarks.engine_sites import Engine, Sites
-from fedsdg.data.sources import read_labels, read_party
-from fedsdg.job import RunSettings, load_job
+from fedsdg.job import load_job
 from fedsdg.party import load_party
-from fedsdg.simulation import PartyTables, Simulation, simulate
+from fedsdg.simulation import Simulation
+from plain_twins import learned_the_same, plain_twin
 
 MODULES: dict[Engine, str] = {"flare": "nvflare", "flower": "flwr"}
 #: Engines that have their bad day; both take minutes of processor time, so `make test` tries the first one.
@@ -71,29 +71,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def twin(files: Path) -> Simulation:
     """The same job in one process, in the clear, from the same seeds; it never saw a network."""
     parties = {name: load_party(files / f"{name}.toml") for name in PARTIES}
-    labels, _ = read_labels(parties[OWNER].labels, OWNER)
-    rows = {name: read_party(parties[name].rows, name) for name in CLIENTS}
-    seeds = {name: (party.run_folder(RUN) / "private_seed").read_text() for name, party in parties.items()}
-    settings = load_job(files / "job.toml").settings.model_dump(mode="json")
-    return simulate(
-        PartyTables(
-            labels.labels,
-            {name: of.table for name, of in rows.items()},
-            OWNER,
-            labels.ids,
-            client_ids={name: of.ids for name, of in rows.items()},
-        ),
-        RunSettings(**{**settings, "profile": "plain"}),
-        private_seeds={"server" if name == OWNER else name: bytes.fromhex(seed) for name, seed in seeds.items()},
-    )
-
-
-def learned_the_same(result: dict, twin: Simulation) -> bool:
-    return (
-        result["losses"] == {phase: list(losses) for phase, losses in twin.result.losses.items()}
-        and result["selected"] == twin.result.n_selected
-        and result["metrics"]["test"] == twin.test_score.value
-    )
+    return plain_twin(parties, OWNER, RUN, load_job(files / "job.toml").settings.model_dump(mode="json"))
 
 
 def steps(files: Path) -> list[float]:

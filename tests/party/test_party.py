@@ -13,14 +13,12 @@ import polars as pl
 import pytest
 from party_helpers import SETTINGS, BytesChannel, Organisations
 
-from fedsdg.data.sources import read_labels, read_party
 from fedsdg.errors import ConfigError, PeerError, PeerLost, StateFileError
-from fedsdg.job import RunSettings
 from fedsdg.messages.agreement import job_hash
 from fedsdg.party import PartyRole, load_party, lock_run
 from fedsdg.party_server import agree, canonical_job, drive, tell_all
-from fedsdg.simulation import PartyTables, simulate
 from fedsdg.state_files import FolderLock
+from plain_twins import learned_the_same, plain_twin
 
 JOB = {"kind": "train", "run": "first", "settings": SETTINGS}
 
@@ -37,34 +35,15 @@ def run(organisations: Organisations, channel: BytesChannel | None = None, **cha
     return drive(bank, channel or organisations.channel(), organisations.clients, {**JOB, **changes})
 
 
-def plain_twin(organisations: Organisations):
+def twin_of(organisations: Organisations):
     """The same job in one process, in the clear, from the seeds that the parties drew."""
-    bank = organisations.party("bank")
-    labels, _ = read_labels(bank.labels, "bank")
-    rows = {name: read_party(organisations.party(name).rows, name) for name in organisations.clients}
-    names = {"server": "bank", **{name: name for name in organisations.clients}}
-    seeds = {
-        name: bytes.fromhex((organisations.state(party) / "private_seed").read_text()) for name, party in names.items()
-    }
-    return simulate(
-        PartyTables(
-            labels.labels,
-            {name: of.table for name, of in rows.items()},
-            "bank",
-            labels.ids,
-            client_ids={name: of.ids for name, of in rows.items()},
-        ),
-        RunSettings(**{**SETTINGS, "profile": "plain"}),
-        private_seeds=seeds,
-    )
+    parties = {name: organisations.party(name) for name in ("bank", *organisations.clients)}
+    return plain_twin(parties, "bank", "first", SETTINGS)
 
 
 def test_a_job_between_organisations_learns_the_same_bits_as_in_one_process_in_the_clear(organisations):
     result = run(organisations)
-    twin = plain_twin(organisations)
-    assert result["losses"] == {phase: list(losses) for phase, losses in twin.result.losses.items()}
-    assert result["selected"] == twin.result.n_selected
-    assert result["metrics"]["test"] == twin.test_score.value
+    assert learned_the_same(result, twin_of(organisations))
 
 
 def test_every_part_stays_in_its_own_folder_and_names_stay_with_their_owner(organisations):
@@ -112,7 +91,7 @@ def test_a_run_that_broke_off_is_resumed_with_new_processes_and_ends_the_same(or
     with pytest.raises((PeerError, ConfigError), match=r"interrupted run|ConfigError"):
         run(organisations)  # not from the beginning, over what was begun
     result = run(organisations, kind="resume")
-    assert result["losses"] == {p: list(losses) for p, losses in plain_twin(organisations).result.losses.items()}
+    assert result["losses"] == {p: list(losses) for p, losses in twin_of(organisations).result.losses.items()}
 
 
 class LostAfter(BytesChannel):
@@ -139,7 +118,7 @@ def test_a_party_that_was_done_goes_on_with_one_that_was_not(organisations):
     with pytest.raises(PeerError, match="ConfigError"):
         run(organisations)
     result = run(organisations, kind="resume")
-    assert result["losses"] == {p: list(losses) for p, losses in plain_twin(organisations).result.losses.items()}
+    assert result["losses"] == {p: list(losses) for p, losses in twin_of(organisations).result.losses.items()}
     with pytest.raises(PeerError, match="ConfigError"):
         run(organisations, kind="resume")  # now it is finished everywhere
 

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 import numpy as np
 import pytest
+from filter_helpers import BITS, CONFIG, N_BINS, N_COLUMNS, N_ROWS, SIGMA, STATISTICS, server_capabilities
 from gmpy2 import mpz, powmod
 from privacy_helpers import array_of, is_uniform, nonce_part
 
 from fedsdg.client import filter_scores, gini_initialization
 from fedsdg.client.filter_scores import mask_class_sums, mask_table
 from fedsdg.client.gini_initialization import mask_counts
-from fedsdg.config import BinningSettings, TrainingConfig
-from fedsdg.crypto import Decryptor, Encryptor, Evaluator, PrivateKey, randomness
+from fedsdg.crypto import Evaluator, randomness
 from fedsdg.crypto.encrypted_array import EncryptedArray
 from fedsdg.data.binning import Binning
 from fedsdg.messages.filter_layout import ClassSumLayout, filter_layout
@@ -24,16 +22,10 @@ from fedsdg.messages.filter_statistics import (
     split_at_mean,
 )
 
-STATISTICS = get_args(Statistic)
-BITS, SIGMA, N_ROWS, N_COLUMNS, N_BINS = 512, 64, 40, 5, 4
-CONFIG = TrainingConfig(binning=BinningSettings(bins=N_BINS))
-
 
 @pytest.fixture(scope="module")
 def server():
-    """The server's key: encrypt labels, compute under it, decrypt."""
-    encryptor = Encryptor(PrivateKey.generate(BITS, allow_test_size=True))
-    return encryptor, Evaluator(encryptor.key), Decryptor(encryptor)
+    return server_capabilities()
 
 
 # --- What the server decrypts --------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import get_args
 
 import numpy as np
 import pytest
+from filter_helpers import BITS, CONFIG, N_BINS, N_COLUMNS, N_ROWS, SIGMA, STATISTICS, server_capabilities
 from gmpy2 import mpz
 from privacy_helpers import array_of, byte_fields, ciphertexts, nonce_part
 
@@ -16,8 +16,6 @@ from fedsdg.client import filter_scores, gini_initialization
 from fedsdg.client.filter_scores import mask_class_sums, mask_table
 from fedsdg.client.role import ClientRole
 from fedsdg.client.state import ClientState
-from fedsdg.config import BinningSettings, TrainingConfig
-from fedsdg.crypto import Decryptor, Encryptor, Evaluator, PrivateKey
 from fedsdg.crypto.packing import centred
 from fedsdg.crypto.residues import residues_from_bytes
 from fedsdg.data.binning import Binning, bin_columns
@@ -39,16 +37,10 @@ from fedsdg.runtime.transcript import RecordingChannel
 from fedsdg.server.federation import MaskedFederation
 from fedsdg.server.gini_initialization import square_sums
 
-STATISTICS = get_args(Statistic)
-BITS, SIGMA, N_ROWS, N_COLUMNS, N_BINS = 512, 64, 40, 5, 4
-CONFIG = TrainingConfig(binning=BinningSettings(bins=N_BINS))
-
 
 @pytest.fixture(scope="module")
 def server():
-    """The server's key: encrypt labels, compute under it, decrypt."""
-    encryptor = Encryptor(PrivateKey.generate(BITS, allow_test_size=True))
-    return encryptor, Evaluator(encryptor.key), Decryptor(encryptor)
+    return server_capabilities()
 
 
 # --- Whole transcripts ---------------------------------------------------------------------------------------------
