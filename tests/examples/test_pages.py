@@ -30,7 +30,7 @@ def test_commands_and_options_of_a_page_exist(page):
         command, words = commands[name], rest.split()
         if hasattr(command, "commands") and words:  # a group, such as `fedsdg deploy flare`
             command = command.commands[words[0].rstrip("`,")]
-        options = {option for parameter in command.params for option in parameter.opts}
+        options = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
         assert set(re.findall(r"--[a-z-]+", rest)) <= options, (name, rest)
 
 
