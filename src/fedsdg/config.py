@@ -194,6 +194,8 @@ class GateSettings(Settings):
     """A column whose Gini score is this many null deviations from chance starts with the widest gate."""
     input_rate: float = Field(default=0.006, gt=0)
     """Multiplied by the total number of columns and sqrt(reference_steps / steps)."""
+    rows_for_full_evidence: float = Field(default=0.25, ge=0)
+    """Training rows per column from which on the loss counts fully in the gates; 0: always."""
     embedding_rate: float = Field(default=3.0, gt=0)
     """Multiplied by sqrt(reference_steps / steps)."""
     scale_rates: bool = True
@@ -358,7 +360,12 @@ def paper_config(**changes: Any) -> TrainingConfig:
         "compact_phase": phase,
         "retrain": False,
         "gates": GateSettings(
-            noise="batch", initialization="inverse_gini", input_rate=0.03, embedding_rate=0.03, scale_rates=False
+            noise="batch",
+            initialization="inverse_gini",
+            input_rate=0.03,
+            rows_for_full_evidence=0,
+            embedding_rate=0.03,
+            scale_rates=False,
         ),
         "penalty": PenaltySettings(strength=0.1, ramp_start=0.1, reduction="sum", embedding_strength=0.1),
         "validation": ValidationSettings(patience=None),

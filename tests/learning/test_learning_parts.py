@@ -13,6 +13,7 @@ from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_seed
 from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
 from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas
+from fedsdg.learning.stochastic_gate import StochasticGate
 
 SEED = b"a seed for tests, not a secret.."
 
@@ -156,13 +157,20 @@ def point(step, n_open, value, error=0.02):
     return PathPoint(step, n_open, Score(value, error, 1 - value))
 
 
+def with_losses(at, losses):
+    return PathPoint(at.step, at.n_open, Score(at.score.value, 0.02, float(np.mean(losses)), np.asarray(losses)))
+
+
 def test_the_sparsest_point_within_one_standard_error_is_chosen():
+    hard_and_easy = np.array([2.0, 0.1, 0.1, 0.1, 2.0, 0.1, 0.1, 0.1])
+    unsteady = np.array([0.2, -0.1, 0.1, -0.1, 0.1, 0.1, -0.2, -0.05])  # 0.006 on average, 0.045 its standard error
     path = [
-        point(25, 90, 0.80),
-        point(50, 40, 0.90),
-        point(75, 12, 0.885),
-        point(100, 3, 0.80),
-        point(125, 0, 0.5),
+        with_losses(point(25, 90, 0.80), hard_and_easy + 0.3),
+        with_losses(point(50, 40, 0.90), hard_and_easy),
+        with_losses(point(75, 12, 0.885), hard_and_easy + unsteady),
+        with_losses(point(90, 8, 0.90), hard_and_easy + 0.02),  # far less than rows differ, but worse on every one
+        with_losses(point(100, 3, 0.80), hard_and_easy + 0.3),
+        with_losses(point(125, 0, 0.5), hard_and_easy * 0),
     ]
     assert choose_point(path, "one_standard_error").step == 75
     assert choose_point(path, "best").step == 50
@@ -183,6 +191,28 @@ def test_a_path_that_left_the_band_of_the_best_is_given_up():
     losses = (0.6, 0.65, 0.64, 0.63)  # one lucky look at a model that has hardly begun to learn
     learning = [PathPoint(p.step, 9, Score(p.score.value, 0.01, loss)) for p, loss in zip(falling, losses, strict=True)]
     assert not out_of_reach(learning, 3)
+
+
+def test_the_sparsest_point_is_found_where_all_losses_are_alike_or_not_numbers():
+    alike = [with_losses(point(step, n_open, 1.0), np.zeros(4)) for step, n_open in ((1, 9), (2, 5), (3, 7))]
+    assert choose_point(alike, "one_standard_error").step == 2
+    broken = [with_losses(point(1, 9, 0.5), np.ones(4)), with_losses(point(2, 5, 0.5), np.full(4, np.nan))]
+    assert choose_point(broken, "one_standard_error").step == 1
+    assert choose_point(broken[::-1], "one_standard_error").step == 1
+
+
+def test_the_loss_counts_less_in_the_gates_where_columns_far_outnumber_rows():
+    def evidence(rows, columns, config=TrainingConfig()):  # noqa: B008 - settings are immutable
+        return PhasePlan("gated", config, 2, columns, rows, 1).gate_evidence()
+
+    assert evidence(1_000, 500) == evidence(250, 1_000) == 1.0
+    assert evidence(100, 10_000) == pytest.approx(0.04)
+    always = TrainingConfig(gates={"rows_for_full_evidence": 0})
+    assert evidence(100, 10_000, always) == 1.0
+    gates = StochasticGate(np.array([0.5, 0.5]), 0.5)
+    gates.mean.grad = torch.tensor([1.0, -1.0])
+    gates.descend(0.1, 0.0, 0.04)
+    assert gates.means() == pytest.approx([0.496, 0.504])
 
 
 def test_a_wished_number_is_shared_by_the_width_of_the_gates():

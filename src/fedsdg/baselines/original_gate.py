@@ -43,6 +43,8 @@ class OriginalGate:
             changes |= {"strength": self.penalty, "ramp_start": self.penalty}
         return base.with_changes(
             n_features=self.count,
-            gates=base.gates.model_copy(update={"initialization": "constant", "embedding_gates": False}),
+            gates=base.gates.model_copy(
+                update={"initialization": "constant", "embedding_gates": False, "rows_for_full_evidence": 0.0}
+            ),
             penalty=base.penalty.model_copy(update=changes),
         )

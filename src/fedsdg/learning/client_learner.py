@@ -170,7 +170,9 @@ class ClientLearner:
         pending.embedding.backward(mean_gradient)  # type: ignore[no-untyped-call]
         adam_step(self._adam, self.plan.learning_rate(step))
         if self.input_gates is not None:
-            self.input_gates.descend(self.plan.input_gate_rate(), self.plan.input_penalty(step))
+            self.input_gates.descend(
+                self.plan.input_gate_rate(), self.plan.input_penalty(step), self.plan.gate_evidence()
+            )
         if self.embedding_gates is not None:
             self.embedding_gates.descend(self.plan.embedding_gate_rate(), self.plan.embedding_penalty())
             self._count_closed_steps(self.embedding_gates)

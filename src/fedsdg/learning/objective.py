@@ -7,7 +7,7 @@ batch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -33,6 +33,12 @@ class Score:
     value: float
     standard_error: float
     loss: float
+    row_losses: FloatArray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    """The loss of every row, in the order of the rows: two models are compared row by row."""
+
+    def facts(self) -> dict[str, float]:
+        """Return the numbers that describe all rows together."""
+        return {"value": self.value, "standard_error": self.standard_error, "loss": self.loss}
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,17 +107,19 @@ class Objective:
 
     def score(self, outputs: Tensor, rows: IntArray) -> Score:
         """Return accuracy or R squared with its standard error over these rows."""
-        loss = float(self.per_sample_loss(outputs, rows).mean())
+        row_losses = self.per_sample_loss(outputs, rows).detach().numpy().astype(np.float64)
+        loss = float(row_losses.mean())
         target = self.targets[torch.from_numpy(rows)].numpy().astype(np.float64)
         count = len(rows)
         if self.task == "regression":
             errors = (outputs[:, 0].detach().numpy().astype(np.float64) - target) ** 2
             variance = max(float(target.var()), 1e-12)
-            return Score(1 - float(errors.mean()) / variance, float(errors.std()) / variance / np.sqrt(count), loss)
+            error = float(errors.std()) / variance / np.sqrt(count)
+            return Score(1 - float(errors.mean()) / variance, error, loss, row_losses)
         accuracy = float((self.codes(outputs) == target).mean())
         # Two right and two wrong are added (Agresti and Coull): near 0 and 1 the plain formula claims certainty.
         likely = (accuracy * count + 2) / (count + 4)
-        return Score(accuracy, float(np.sqrt(likely * (1 - likely) / (count + 4))), loss)
+        return Score(accuracy, float(np.sqrt(likely * (1 - likely) / (count + 4))), loss, row_losses)
 
     def codes(self, outputs: Tensor) -> IntArray:
         """Return predicted class codes (classification)."""

@@ -109,6 +109,15 @@ class PhasePlan:
             return gates.input_rate
         return gates.input_rate * self.total_columns * self._shortness()
 
+    def gate_evidence(self) -> float:
+        """Weight of the loss in a step of the input gates: below 1 where columns far outnumber rows.
+
+        A few rows can be told apart by almost any columns, so what moves the gates there is chance. The smaller the
+        weight, the more the order of the Gini scores, from which the gates start, decides which of them close first.
+        """
+        enough = self.config.gates.rows_for_full_evidence * self.total_columns
+        return 1.0 if self.n_train_rows >= enough else self.n_train_rows / enough
+
     def embedding_gate_rate(self) -> float:
         """Rate of plain SGD for the embedding gates."""
         gates = self.config.gates

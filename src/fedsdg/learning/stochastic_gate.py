@@ -59,15 +59,15 @@ class StochasticGate:
         """Return the gates as they are used outside training."""
         return torch.clamp(self.mean.detach(), 0.0, 1.0)
 
-    def descend(self, rate: float, penalty_weight: float) -> None:
-        """Take one plain SGD step on loss + penalty_weight * penalty, and forget the gradient.
+    def descend(self, rate: float, penalty_weight: float, evidence: float = 1.0) -> None:
+        """Take one plain SGD step on evidence * loss + penalty_weight * penalty, and forget the gradient.
 
         Plain, because an adaptive step would drive every gate down at full speed once the loss is near zero.
         """
         with torch.no_grad():
             gradient = penalty_weight * penalty_gradient(self.mean, self.sigma)
             if self.mean.grad is not None:
-                gradient += self.mean.grad
+                gradient += evidence * self.mean.grad
             self.mean -= rate * gradient
         self.mean.grad = None
 

@@ -15,14 +15,14 @@ weights. Since every number that reaches a learner is the same integer in both, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from fedsdg.config import TrainingConfig
-from fedsdg.data.arrays import IntArray
+from fedsdg.data.arrays import FloatArray, IntArray
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.federation import Federation, Keeper, NoKeeper
 from fedsdg.learning.gini import sampled_rows
@@ -305,14 +305,16 @@ class _Run:
             arrays |= with_prefix(f"learner/{name}/", learner.snapshot())
         for step, state in self.states.items():
             arrays |= with_prefix(f"state/{step}/", state)
+        if self.path:
+            arrays["path/row_losses"] = np.stack([point.score.row_losses for point in self.path])
         return arrays, {
             "widths": {name: learner.widths for name, learner in self.learners.items()},
             "states": list(self.states),
             "losses": self.losses,
-            "path": [asdict(point) for point in self.path],
-            "chosen": None if self.chosen is None else asdict(self.chosen),
+            "path": [_facts(point) for point in self.path],
+            "chosen": None if self.chosen is None else _facts(self.chosen),
             "n_selected": self.n_selected,
-            "scores": {name: asdict(score) for name, score in self.scores.items()},
+            "scores": {name: score.facts() for name, score in self.scores.items()},
         }
 
     def restore_state(self, arrays: StateArrays, facts: Mapping[str, Any]) -> None:
@@ -323,7 +325,8 @@ class _Run:
             self.learners[name] = learner
         self.states = {step: under_prefix(f"state/{step}/", arrays) for step in facts["states"]}
         self.losses = {name: list(losses) for name, losses in facts["losses"].items()}
-        self.path = [_point(saved) for saved in facts["path"]]
+        row_losses = arrays.get("path/row_losses", [np.empty(0)] * len(facts["path"]))
+        self.path = [_point(saved, losses) for saved, losses in zip(facts["path"], row_losses, strict=True)]
         self.chosen = None if facts["chosen"] is None else _point(facts["chosen"])
         self.n_selected = dict(facts["n_selected"])
         self.scores = {name: Score(**saved) for name, saved in facts["scores"].items()}
@@ -349,5 +352,12 @@ class _Run:
         return "gated" if lead > scores["compact"].standard_error else "compact"
 
 
-def _point(saved: Mapping[str, Any]) -> PathPoint:
-    return PathPoint(saved["step"], saved["n_open"], Score(**saved["score"]))
+def _facts(point: PathPoint) -> dict[str, Any]:
+    return {"step": point.step, "n_open": point.n_open, "score": point.score.facts()}
+
+
+def _point(saved: Mapping[str, Any], row_losses: FloatArray | None = None) -> PathPoint:
+    score = Score(**saved["score"])
+    return PathPoint(
+        saved["step"], saved["n_open"], score if row_losses is None else replace(score, row_losses=row_losses)
+    )
