@@ -83,6 +83,20 @@ def test_the_headline_bars_have_error_bars_the_papers_number_and_the_ceiling(tmp
     assert {"the paper's number", "best centralised model"} <= set(words(drawing))
 
 
+def test_the_first_figure_puts_all_data_sets_beside_the_model_on_all_features(tmp_path):
+    rows = [row for name in ("MADELON", "COIL20", "FRIEDMAN") for row in make_rows("accuracy", name)]
+    chart = figures_in(make_experiment(tmp_path / "a", "accuracy", rows))[0].chart
+    assert isinstance(chart, BarChart)
+    assert [bar.name for bar in chart.bars] == ["MADELON", "COIL20"]  # R squared has another axis
+    for bar in chart.bars:
+        of = {
+            method: [metric(row) for row in rows if (row["dataset"], row["method"]) == (bar.name, method)]
+            for method in ("fedsdg", "all")
+        }
+        assert bar.value == pytest.approx(100 * summary(of["fedsdg"]).mean)
+        assert bar.published == pytest.approx(100 * summary(of["all"]).mean)
+
+
 def test_a_surrogate_is_called_one_beside_every_number(tmp_path):
     rows = make_rows("accuracy", "GISETTE_SURROGATE", surrogate=True)
     page = html.render(build_page([make_experiment(tmp_path / "s", "accuracy", rows)]))

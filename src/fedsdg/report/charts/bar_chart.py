@@ -40,6 +40,7 @@ class BarChart:
     bars: tuple[Bar, ...]
     limit: tuple[str, float] | None = None
     published_name: str = "the paper's number"
+    measured_name: str = "measured here"
 
     def svg(self, title: str, description: str, name: str) -> str:
         """See `Chart`."""
@@ -82,7 +83,7 @@ class BarChart:
             entries.append(legend.Entry(self.published_name, PUBLISHED, joined=False, shape=DIAMOND))
         if self.limit is not None:
             entries.append(legend.Entry(self.limit[0], None, upright=True))
-        return [legend.Entry("measured here", 0, bar=True), *entries] if entries else []
+        return [legend.Entry(self.measured_name, 0, bar=True), *entries] if entries else []
 
     def _frame(self, across: Scale, top: float, bottom: float) -> Iterator[str]:
         for tick in across.ticks():

@@ -1,8 +1,9 @@
-"""The headline table as bars, with the paper's number and the ceiling, and score against the share of features."""
+"""The headline table as bars: all data sets together, then each with the paper's number and the ceiling, and score
+against the share of features."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fedsdg.experiments.accuracy import CEILING
 from fedsdg.experiments.cell import Row
@@ -22,10 +23,32 @@ ORDINARY = 7
 
 
 def draw(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Yield two plots per data set."""
-    for dataset, methods in group(rows).items():
+    """Yield one plot of all data sets and two of each."""
+    groups = group(rows)
+    yield from _overview(groups)
+    for dataset, methods in groups.items():
         yield _bars(dataset, methods)
         yield _trade(dataset, methods)
+
+
+def _overview(groups: Mapping[str, Methods]) -> Iterator[Figure]:
+    """Yield what a reader asks first: how good are the few columns, and how good would all of them be?"""
+    bars = []
+    for dataset, methods in groups.items():
+        unit = ScoreUnit.of(all_rows(methods))
+        if not {"fedsdg", "all"} <= set(methods) or unit.factor == 1:  # R squared has another axis
+            continue
+        value, share = unit.score(methods["fedsdg"]), field_summary(methods["fedsdg"], "ratio").mean
+        if not value.count:
+            continue
+        text = f"{unit.text(value)} on {100 * share:.1f} % of the features"
+        everything = unit.score(methods["all"])
+        mark = everything.mean if everything.count else None
+        bars.append(Bar(shown(dataset, methods), value.mean, value.deviation, text, True, mark))
+    if len(bars) > 1:
+        axis = ScoreUnit.of(()).axis
+        caption = f"FedSDG-FS (bars) beside the same model on all features (diamonds). {SPREAD}"
+        yield Figure("All data sets", caption, BarChart(axis, tuple(bars), None, "all features", "FedSDG-FS"))
 
 
 def _bars(dataset: str, methods: Methods) -> Figure:
