@@ -8,11 +8,12 @@ import torch
 
 from fedsdg.config import FixedPointSettings, PenaltySettings, PhaseSettings, TrainingConfig, paper_config, wide_config
 from fedsdg.errors import ConfigError, DataError
+from fedsdg.learning.calibration import calibrated_row_losses, row_losses
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_seed
 from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
-from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas
+from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas, steadied
 from fedsdg.learning.stochastic_gate import StochasticGate
 
 SEED = b"a seed for tests, not a secret.."
@@ -201,12 +202,47 @@ def test_the_sparsest_point_is_found_where_all_losses_are_alike_or_not_numbers()
     assert choose_point(broken[::-1], "one_standard_error").step == 1
 
 
+def test_one_lucky_look_does_not_set_the_mark():
+    losses = (0.30, 0.31, 0.15, 0.32, 0.30, 0.31)
+    wobble = np.array([0.01, -0.01, 0.02, -0.02])
+    path = [with_losses(point(i, 10 - i, 0.9), level + wobble * (i % 2)) for i, level in enumerate(losses)]
+    assert choose_point(path, "one_standard_error").step == 2
+    steady = steadied(path)
+    assert [p.step for p in steady] == [0, 1, 2, 3, 4, 5]
+    assert steady[0].score.row_losses.mean() == pytest.approx(0.305)
+    assert steady[2].score.row_losses.mean() == pytest.approx(0.26)
+    assert steady[2].score.value == 0.9
+
+
+@pytest.mark.parametrize("task", ["binary", "multiclass"])
+def test_confidence_alone_changes_no_calibrated_loss(task):
+    stream = np.random.default_rng(3)
+    outputs = torch.from_numpy(stream.normal(size=(200, 1 if task == "binary" else 4)))
+    noisy = outputs + torch.from_numpy(stream.normal(size=outputs.shape))
+    labels = (noisy[:, 0] > 0).float() if task == "binary" else noisy.argmax(1)
+    modest, boastful = (calibrated_row_losses(task, factor * outputs, labels) for factor in (0.5, 20.0))
+    assert modest.numpy() == pytest.approx(boastful.numpy(), abs=1e-6)
+    assert float(boastful.mean()) < float(
+        row_losses(task, 20.0 * outputs, labels.double() if task == "binary" else labels).mean()
+    )
+    ignorant = calibrated_row_losses(task, torch.from_numpy(stream.normal(size=outputs.shape)), labels)
+    assert float(modest.mean()) < float(ignorant.mean())
+
+
+def test_calibration_stays_in_its_limits_where_all_answers_are_right_or_wrong():
+    outputs, labels = torch.tensor([[3.0], [-2.0]]), torch.tensor([1.0, 0.0])
+    for factor in (1.0, -1.0):
+        assert torch.isfinite(calibrated_row_losses("binary", factor * outputs, labels)).all()
+    squares = calibrated_row_losses("regression", outputs, torch.tensor([1.0, 0.0]))
+    assert squares.tolist() == [2.0, 2.0]
+
+
 def test_the_loss_counts_less_in_the_gates_where_columns_far_outnumber_rows():
     def evidence(rows, columns, config=TrainingConfig()):  # noqa: B008 - settings are immutable
         return PhasePlan("gated", config, 2, columns, rows, 1).gate_evidence()
 
     assert evidence(1_000, 500) == evidence(250, 1_000) == 1.0
-    assert evidence(100, 10_000) == pytest.approx(0.04)
+    assert evidence(100, 10_000) == pytest.approx(0.0016)
     always = TrainingConfig(gates={"rows_for_full_evidence": 0})
     assert evidence(100, 10_000, always) == 1.0
     gates = StochasticGate(np.array([0.5, 0.5]), 0.5)

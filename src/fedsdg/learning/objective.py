@@ -14,12 +14,12 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
-from torch.nn import functional
 
 from fedsdg.config import Task
 from fedsdg.data.arrays import FloatArray, IntArray
 from fedsdg.data.binning import bin_target
 from fedsdg.errors import DataError
+from fedsdg.learning.calibration import calibrated_row_losses, row_losses
 
 MOST_CLASSES_GUESSED = 100
 #: Probabilities are rounded here: below single precision, where a row's place in a batch could show.
@@ -34,7 +34,7 @@ class Score:
     standard_error: float
     loss: float
     row_losses: FloatArray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
-    """The loss of every row, in the order of the rows: two models are compared row by row."""
+    """The calibrated loss of every row, in the order of the rows: two models are compared row by row."""
 
     def facts(self) -> dict[str, float]:
         """Return the numbers that describe all rows together."""
@@ -98,28 +98,24 @@ class Objective:
 
     def per_sample_loss(self, outputs: Tensor, rows: IntArray) -> Tensor:
         """Return one loss per row."""
-        target = self.targets[torch.from_numpy(rows)]
-        if self.task == "binary":
-            return functional.binary_cross_entropy_with_logits(outputs[:, 0], target, reduction="none")
-        if self.task == "multiclass":
-            return functional.cross_entropy(outputs, target, reduction="none")
-        return 0.5 * (outputs[:, 0] - target) ** 2
+        return row_losses(self.task, outputs, self.targets[torch.from_numpy(rows)])
 
     def score(self, outputs: Tensor, rows: IntArray) -> Score:
         """Return accuracy or R squared with its standard error over these rows."""
-        row_losses = self.per_sample_loss(outputs, rows).detach().numpy().astype(np.float64)
-        loss = float(row_losses.mean())
-        target = self.targets[torch.from_numpy(rows)].numpy().astype(np.float64)
+        loss = float(self.per_sample_loss(outputs, rows).mean())
+        targets = self.targets[torch.from_numpy(rows)]
+        of_rows = calibrated_row_losses(self.task, outputs, targets).numpy()
+        target = targets.numpy().astype(np.float64)
         count = len(rows)
         if self.task == "regression":
             errors = (outputs[:, 0].detach().numpy().astype(np.float64) - target) ** 2
             variance = max(float(target.var()), 1e-12)
             error = float(errors.std()) / variance / np.sqrt(count)
-            return Score(1 - float(errors.mean()) / variance, error, loss, row_losses)
+            return Score(1 - float(errors.mean()) / variance, error, loss, of_rows)
         accuracy = float((self.codes(outputs) == target).mean())
         # Two right and two wrong are added (Agresti and Coull): near 0 and 1 the plain formula claims certainty.
         likely = (accuracy * count + 2) / (count + 4)
-        return Score(accuracy, float(np.sqrt(likely * (1 - likely) / (count + 4))), loss, row_losses)
+        return Score(accuracy, float(np.sqrt(likely * (1 - likely) / (count + 4))), loss, of_rows)
 
     def codes(self, outputs: Tensor) -> IntArray:
         """Return predicted class codes (classification)."""

@@ -116,7 +116,7 @@ class PhasePlan:
         weight, the more the order of the Gini scores, from which the gates start, decides which of them close first.
         """
         enough = self.config.gates.rows_for_full_evidence * self.total_columns
-        return 1.0 if self.n_train_rows >= enough else self.n_train_rows / enough
+        return 1.0 if self.n_train_rows >= enough else (self.n_train_rows / enough) ** 2
 
     def embedding_gate_rate(self) -> float:
         """Rate of plain SGD for the embedding gates."""

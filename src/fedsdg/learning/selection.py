@@ -1,16 +1,16 @@
 """Which features: choosing a point on the path of the gated phase.
 
 While the penalty rises, gates close one after another. Each validation pass is a point on that path: a step,
-the number of open gates, a score. Without a wish, the sparsest point whose loss is within one standard error of the
-lowest is taken (a difference smaller than that is noise, so the smaller set wins). With a wish for k features, the last
-point with at least k open gates is taken, and the k widest gates on it.
+the number of open gates, a score. Without a wish, the sparsest point whose calibrated loss is within one standard error
+of the lowest is taken (a difference smaller than that is noise, so the smaller set wins). With a wish for k features,
+the last point with at least k open gates is taken, and the k widest gates on it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -46,11 +46,28 @@ def choose_point(
         return usable[-1]
     if rule == "best":
         return max(usable, key=lambda point: (point.score.value, -point.score.loss))
-    lowest = min(usable, key=lambda point: (math.isnan(point.score.loss), point.score.loss))
+    lowest = min(usable, key=_mean_loss)
     return min(
         (point for point in usable if point is lowest or loses_nothing(point, lowest)),
-        key=lambda point: (point.n_open, point.score.loss),
+        key=lambda point: (point.n_open, _mean_loss(point)),
     )
+
+
+def steadied(path: Sequence[PathPoint]) -> list[PathPoint]:
+    """Return the path with every point's row losses averaged over itself and its neighbours.
+
+    A pass is one draw of a model that still moves from step to step; the luckiest draw must not set the mark.
+    """
+    around = [path[max(0, index - 1) : index + 2] for index in range(len(path))]
+    return [
+        replace(point, score=replace(point.score, row_losses=np.mean([p.score.row_losses for p in near], axis=0)))
+        for point, near in zip(path, around, strict=True)
+    ]
+
+
+def _mean_loss(point: PathPoint) -> tuple[bool, float]:
+    mean = float(point.score.row_losses.mean())
+    return math.isnan(mean), mean
 
 
 def loses_nothing(point: PathPoint, lowest: PathPoint) -> bool:
