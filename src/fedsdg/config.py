@@ -30,7 +30,9 @@ Interactive = Literal["dense", "elementwise"]
 Activation = Literal["tanh", "relu", "identity"]
 
 CROWDED_ROWS_PER_INPUT = 25
-"""With fewer training rows per input than this, a model needs all the dropout it is allowed."""
+"""With fewer training rows per input than this, a model needs all the dropout it is allowed on its embedding."""
+THRONGED_ROWS_PER_INPUT = 5
+"""With fewer than this, all that it is allowed on its inputs, too."""
 
 INT64_MAGNITUDE_BITS = 63
 """Every slot is carried in an int64, so no slot may reach 2**63 in magnitude."""
@@ -161,6 +163,8 @@ class PhaseSettings(Settings):
     schedule: Literal["constant", "cosine"] = "constant"
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
     """Largest share of embedding values set to zero while training: see `dropout_for`."""
+    input_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Largest share of prepared inputs set to zero while training: see `input_dropout_for`."""
 
     def dropout_for(self, inputs: int, rows: int) -> float:
         """Return the dropout of a client with so many inputs and training rows.
@@ -169,6 +173,13 @@ class PhaseSettings(Settings):
         is needed. Each client reckons with its own inputs, so nobody has to be told.
         """
         return self.embedding_dropout * min(1.0, CROWDED_ROWS_PER_INPUT * inputs / rows)
+
+    def input_dropout_for(self, inputs: int, rows: int) -> float:
+        """Return the share of inputs that a client leaves out of a row: all of it from one input to 5 rows on.
+
+        A model that may not rely on any single word learns to use them all; one with a dozen columns needs each.
+        """
+        return self.input_dropout * min(1.0, THRONGED_ROWS_PER_INPUT * inputs / rows)
 
     @model_validator(mode="after")
     def _hidden_sizes_are_positive(self) -> Self:
@@ -327,6 +338,7 @@ def wide_config(**changes: Any) -> TrainingConfig:
                 "embedding_activation": "relu",
                 "outputs": 16,
                 "embedding_dropout": 0.5,
+                "input_dropout": 0.5,
             }
         ),
         "gates": GateSettings(narrowest_embedding=32),

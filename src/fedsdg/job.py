@@ -144,7 +144,7 @@ def load_job(path: Path) -> Job:
         raise ConfigError(f"{path} cannot be read: {problem.strerror}.") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{path}: not valid TOML: it is not a UTF-8 text file") from None
-    except tomllib.TOMLDecodeError as problem:
+    except (tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path}: not valid TOML: {problem}") from None
     try:
         return _job(content, path.parent)

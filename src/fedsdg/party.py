@@ -92,7 +92,7 @@ def load_party(path: Path | None = None) -> Party:
         content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as problem:
         raise ConfigError(f"{path} cannot be read: {problem.strerror}.") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as problem:
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError) as problem:
         raise ConfigError(f"{path}: not valid TOML: {problem}") from None
     unknown = [name for name in content if name not in SECTIONS]
     if unknown:

@@ -153,7 +153,7 @@ class RunFolder:
     def _json(self, name: str) -> dict[str, Any]:
         try:
             content = json.loads((self.partial / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             raise ConfigError(f"{self.partial / name} cannot be read.") from None
         if not isinstance(content, dict):
             raise ConfigError(f"{self.partial / name} cannot be read.")

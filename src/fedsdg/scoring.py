@@ -182,6 +182,6 @@ def _clients(run: Path) -> list[str]:
 def _source(folder: Path) -> dict[str, Any]:
     try:
         content = json.loads((folder / "source.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise ConfigError(f"{folder / 'source.json'} cannot be read.") from None
     return content if isinstance(content, dict) else {}

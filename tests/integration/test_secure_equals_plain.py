@@ -192,7 +192,8 @@ def test_a_linear_model_learns_the_same_bits(task, interactive):
 @pytest.mark.parametrize("interactive", ["dense", "elementwise"])
 def test_dropout_and_a_last_phase_on_all_rows_learn_the_same_bits(interactive):
     config = configured(interactive=interactive, final_rows="all")
-    config = config.with_changes(compact_phase=config.compact_phase.model_copy(update={"embedding_dropout": 0.5}))
+    dropout = {"embedding_dropout": 0.5, "input_dropout": 0.5}
+    config = config.with_changes(compact_phase=config.compact_phase.model_copy(update=dropout))
     masked, plain = both("binary", 2, config)
     assert masked.result.kept == "compact"
     assert set(masked.result.scores) == {"gated"}  # validation rows that were learned from judge nothing

@@ -315,6 +315,10 @@ def test_dropout_grows_with_the_inputs_per_row_and_stops_at_its_limit():
     assert phase.dropout_for(inputs=20, rows=1000) == pytest.approx(0.25)
     assert phase.dropout_for(inputs=1, rows=10**6) < 1e-4
     assert PhaseSettings().dropout_for(inputs=1000, rows=10) == 0.0
+    phase = PhaseSettings(input_dropout=0.5)
+    assert phase.input_dropout_for(inputs=20, rows=100) == 0.5
+    assert phase.input_dropout_for(inputs=20, rows=1000) == pytest.approx(0.05)
+    assert PhaseSettings(embedding_dropout=0.5).input_dropout_for(inputs=1000, rows=10) == 0.0
 
 
 def test_dropout_silences_embedding_values_while_training_only():
@@ -324,3 +328,12 @@ def test_dropout_silences_embedding_values_while_training_only():
     silent = learner.embed(rows, 0, training=True) == 0
     assert 0.5 < silent.mean() < 1
     assert not (learner.embed(rows, 0, training=False) == 0).any()
+
+
+def test_dropout_silences_inputs_while_training_only():
+    settings = PhaseSettings(hidden=(), embedding=2, embedding_activation="identity", input_dropout=0.9)
+    plan = PhasePlan("compact", TrainingConfig(compact_phase=settings), 1, 40, 8, 1)
+    learner = ClientLearner(np.ones((8, 40), np.float32), plan, RandomStreams(bytes(32), ("dropout",)))
+    rows = np.arange(8)
+    assert len(np.unique(learner.embed(rows, 0, training=True), axis=0)) == 8  # equal rows, other inputs left out
+    assert len(np.unique(learner.embed(rows, 0, training=False), axis=0)) == 1

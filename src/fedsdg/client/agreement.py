@@ -36,7 +36,7 @@ def read_job(text: str) -> dict[str, Any]:
             raise ValueError
         if not isinstance(job["clients"], list) or not all(isinstance(name, str) for name in job["clients"]):
             raise ValueError
-    except (ValueError, TypeError, ConfigError):
+    except (ValueError, TypeError, RecursionError, ConfigError):
         raise ProtocolError("The proposed job cannot be read.") from None
     return job
 
@@ -88,9 +88,16 @@ def check_agreed(state: ClientState, kind: JobKind, training: str, key_bits: int
     settings = RunSettings(**state.job["settings"])
     same = state.job["kind"] == kind and settings.key_bits == key_bits and settings.sigma == sigma
     if training:
-        same = same and json.loads(training) == settings.training.model_dump(mode="json")
+        same = same and _is(training, settings.training.model_dump(mode="json"))
     if not same:
         raise ProtocolError("This is not the job that was agreed on.")
+
+
+def _is(text: str, agreed: dict[str, Any]) -> bool:
+    try:
+        return bool(json.loads(text) == agreed)
+    except (ValueError, RecursionError):  # from another party: anything may come
+        return False
 
 
 def count_queries(state: ClientState, rows: np.ndarray[Any, np.dtype[np.int64]]) -> None:

@@ -87,7 +87,7 @@ def rows_agree(state: ClientState, run_id: bytes, row_check: bytes) -> bool:
 def _settings(text: str) -> TrainingConfig:
     try:
         fields = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigError("The job's settings are not JSON.") from None
     if not isinstance(fields, dict):
         raise ConfigError("The job's settings are not a table.")

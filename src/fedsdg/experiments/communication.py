@@ -30,7 +30,7 @@ def with_paper_embeddings(cell: Cell) -> Cell:
         config=config.with_changes(
             gated_phase=config.gated_phase.model_copy(update={"embedding": PAPER_EMBEDDING}),
             compact_phase=config.compact_phase.model_copy(update={"embedding": PAPER_EMBEDDING}),
-            penalty=config.penalty.model_copy(update={"embedding_strength": 0.0025}),
+            penalty=config.penalty.model_copy(update={"embedding_strength": 0.0075}),
         )
     )
 

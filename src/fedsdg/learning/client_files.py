@@ -140,7 +140,7 @@ def read_card(folder: Path) -> dict[str, Any]:
         fits = card["format"] == FORMAT
     except OSError as problem:
         raise StateFileError(f"Cannot read {path}: {problem.strerror or problem}.") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise StateFileError(f"{path} is damaged: it is no model card.") from None
     if not fits:
         raise StateFileError(f"{path} was written by another version of fedsdg; train again, or use that version.")

@@ -70,6 +70,7 @@ class ClientLearner:
         self.width = plan.embedding if embedding is None else embedding
         self.clipped_embeddings = 0
         self._dropout = plan.settings.dropout_for(features.shape[1], plan.n_train_rows)
+        self._input_dropout = plan.settings.input_dropout_for(features.shape[1], plan.n_train_rows)
         self._streams = streams.derive(plan.name)
         self._dither_streams = (dither_streams or streams).derive(plan.name)
         self._features = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
@@ -220,6 +221,8 @@ class ClientLearner:
         if self.plan.settings.input_noise > 0:
             noise = torch.randn(batch.shape, generator=self._streams.torch("input-noise", step))
             batch = batch + self.plan.settings.input_noise * noise
+        if self._input_dropout > 0:
+            batch = self._without_some(batch, self._input_dropout, "input-dropout", step)
         if self.input_gates is not None:
             draw = self.input_gates.draw(len(batch), self._streams.torch("input-gates", step), self._copies)
             batch = batch * self._per_input(draw)
@@ -228,13 +231,17 @@ class ClientLearner:
             draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step), self._copies)
             embedding = embedding * draw
         if self._dropout > 0:
-            drawn = torch.rand(embedding.shape, generator=self._streams.torch("embedding-dropout", step))
-            embedding = embedding * (drawn >= self._dropout) / (1 - self._dropout)
+            embedding = self._without_some(embedding, self._dropout, "embedding-dropout", step)
         # Clamped inside the graph: a clipped value has no slope.
         limit = float(1 << self.plan.config.fixed_point.embedding_range_bits)
         kept: Tensor = embedding[:, torch.from_numpy(self._open)]
         self.clipped_embeddings += int((kept.detach().abs() >= limit).sum())
         return torch.clamp(kept, -limit, limit)
+
+    def _without_some(self, values: Tensor, share: float, purpose: str, step: int) -> Tensor:
+        """Set a share of the values to zero and scale the others up, so that sums keep their size."""
+        drawn = torch.rand(values.shape, generator=self._streams.torch(purpose, step))
+        return values * (drawn >= share) / (1 - share)
 
     def _per_input(self, gates: Tensor) -> Tensor:
         """Give every input the gate of its column."""
