@@ -8,7 +8,7 @@ import re
 import pytest
 from report_helpers import Tags, drawings, make_experiment, make_rows, words
 
-from fedsdg.errors import ConfigError, DataError, FedSDGError, StateFileError
+from fedsdg.errors import ConfigError, DataError, FedSDGError
 from fedsdg.experiments.catalogue import EXPERIMENTS
 from fedsdg.experiments.paper_numbers import TWO_CLIENTS
 from fedsdg.experiments.statistics import metric, summary
@@ -180,7 +180,7 @@ def test_a_damaged_description_is_refused(content, tmp_path):
 def test_a_row_with_something_else_than_numbers_is_refused(change, tmp_path):
     rows = make_rows("accuracy", "MADELON")
     rows[0] |= change
-    with pytest.raises(StateFileError, match="damaged"):
+    with pytest.raises(DataError, match=rf"line 1 is not a row of results \({next(iter(change))}: "):
         build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
 
 

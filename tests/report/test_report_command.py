@@ -36,7 +36,7 @@ def test_every_plot_can_be_a_file_of_its_own_that_the_markdown_shows(tmp_path):
     outcome = report(folder, "--markdown", tmp_path / "page.md", "--figures", tmp_path / "some where")
     assert outcome.exit_code == 0, outcome.output
     pictures = sorted(tmp_path.glob("some where/*.svg"))
-    assert len(pictures) == 4
+    assert len(pictures) == 5  # all data sets together, and two of each
     for picture in pictures:
         drawing = ElementTree.parse(picture).getroot()
         assert any("prefers-color-scheme:dark" in (element.text or "") for element in drawing)

@@ -16,6 +16,7 @@ from fedsdg.datasets import registry
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.results import FAILURES, RESULTS, ResultsFolder
+from fedsdg.state_files import damaged_if_unreadable
 
 experiment = typer.Typer(no_args_is_help=True, help="Rerun the paper's comparisons with honest splits.")
 
@@ -87,7 +88,8 @@ def table(
     about = results.description()
     rows = results.rows()
     title = f"# {about['name']}: {about['question']}"
-    page = f"{title}\n\n{catalogue.find(about['name']).page(rows)}" if rows else f"{title}\n\nNo rows yet."
+    with damaged_if_unreadable(folder / RESULTS):
+        page = f"{title}\n\n{catalogue.find(about['name']).page(rows)}" if rows else f"{title}\n\nNo rows yet."
     if markdown:
         print(page)
     else:

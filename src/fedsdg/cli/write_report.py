@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -24,4 +25,4 @@ def report(
     write_report(folders, html, markdown, figures)
     for path in (html, markdown, figures):
         if path is not None:
-            print(f"written: {path}")
+            print(f"written: {os.fsencode(path).decode(errors='replace')}")

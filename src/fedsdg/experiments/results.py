@@ -6,15 +6,18 @@ last line that was cut off is dropped when the folder is opened again.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedsdg.errors import ConfigError, DataError
+from fedsdg.errors import ConfigError, DataError, StateFileError
 from fedsdg.experiments.cell import Row
+from fedsdg.experiments.checked_files import read_content, read_json, read_lines
+from fedsdg.experiments.forms import Answer, Description, Question
 from fedsdg.results import to_json
 
 RESULTS, DESCRIPTION, FAILURES = "results.jsonl", "experiment.json", "failures.jsonl"
@@ -36,8 +39,9 @@ class ResultsFolder:
         """Make the folder, or check that it belongs to the same experiment with the same settings."""
         if self.path.exists() and not self.path.is_dir():
             raise ConfigError(f"{self.path} is a file; --out needs a folder")
-        self.path.mkdir(parents=True, exist_ok=True)
-        if (self.path / DESCRIPTION).is_file():
+        with _clear_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+        if (self.path / DESCRIPTION).exists():
             before = self.description()
             for name in ("name", "config_hash", "folds"):
                 if before.get(name) != description[name]:
@@ -45,36 +49,34 @@ class ResultsFolder:
                         f"{self.path} holds an experiment with {name} = {before.get(name)}, not {description[name]}; "
                         "use another folder"
                     )
-            sources = {**before.get("sources", {}), **description.get("sources", {})}
+            sources = {**(before.get("sources") or {}), **description.get("sources", {})}
             description = {**description, "started": before.get("started"), "sources": sources}
         elif any(self.path.iterdir()):
             raise ConfigError(f"{self.path} is not empty and holds no experiment; use another folder")
-        write_whole(self.path / DESCRIPTION, to_json(description, indent=2) + "\n")
+        write_whole(self.path / DESCRIPTION, (to_json(description, indent=2) + "\n").encode())
         self._drop_cut_off_line()
 
     def description(self) -> Row:
         """Return what was asked."""
         path = self.path / DESCRIPTION
-        if not path.is_file():
+        if not path.exists():
             raise ConfigError(f"{self.path} holds no experiment; `fedsdg experiment run` makes one")
-        found: Row = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        return read_json(path, Description, "put back a copy of the file, or use another folder")
 
     def rows(self) -> list[Row]:
         """Return all complete rows; of several answers to one question the last counts."""
         path = self.path / RESULTS
-        if not path.is_file():
+        if not path.exists():
             return []
-        found: dict[Key, Row] = {}
-        content = path.read_text(encoding="utf-8")
-        complete = content[: content.rfind("\n") + 1]  # a last line without its end was cut off
-        for number, line in enumerate(complete.splitlines(), start=1):
-            try:
-                row = json.loads(line)
-                found[key_of(row)] = row
-            except (ValueError, KeyError, TypeError):
-                raise DataError(f"{path}: line {number} is not a row of results; repair or remove it") from None
-        return list(found.values())
+        rows = read_lines(path, Answer, complete=True, what="a row of results", kind=DataError)
+        return list({key_of(row): row for row in rows}.values())
+
+    def failures(self) -> set[Key]:
+        """Return the tasks that were noted as failed, whatever became of them since."""
+        path = self.path / FAILURES
+        if not path.exists():
+            return set()
+        return {key_of(row) for row in read_lines(path, Question, complete=True, what="the note of a failure")}
 
     def append(self, row: Row) -> None:
         """Write one row, in one piece, down to the disk."""
@@ -85,25 +87,37 @@ class ResultsFolder:
         self._append(FAILURES, row)
 
     def _append(self, name: str, row: Row) -> None:
-        with (self.path / name).open("a", encoding="utf-8") as file:
+        with _clear_errors(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
             file.write(to_json(row) + "\n")
             file.flush()
             os.fsync(file.fileno())
 
     def _drop_cut_off_line(self) -> None:
         path = self.path / RESULTS
-        if path.is_file():
-            content = path.read_bytes()
+        if path.exists():
+            content = read_content(path)
             whole = content[: content.rfind(b"\n") + 1]
             if len(whole) != len(content):
-                write_whole(path, whole.decode("utf-8"))
+                write_whole(path, whole)
 
 
-def write_whole(path: Path, content: str) -> None:
+def write_whole(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
     partial = path.with_name(f".{path.name}.part")
-    partial.write_text(content, encoding="utf-8")
-    os.replace(partial, path)
+    with _clear_errors(path):
+        partial.write_bytes(content)
+        os.replace(partial, path)
+
+
+@contextmanager
+def _clear_errors(path: Path) -> Iterator[None]:
+    """Turn what the file system says into one clear line."""
+    try:
+        yield
+    except OSError as problem:
+        raise StateFileError(
+            f"Cannot write {path}: {problem.strerror or problem}. Rows that were written before are still there."
+        ) from None
 
 
 def commit() -> str | None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from fedsdg.errors import ConfigError
+from fedsdg.experiments.checked_files import read_json
 from fedsdg.experiments.results import DESCRIPTION, RESULTS
 from fedsdg.learning.client_files import read_card
+from fedsdg.report.run_forms import Anything
 from fedsdg.run_folder import partial_of
 
 Kind: TypeAlias = Literal["run", "server", "client", "experiment"]
@@ -30,6 +32,7 @@ def kind_of(folder: Path) -> Kind:
             raise ConfigError(_unfinished(folder))
         return "run"
     if (folder / "model.json").is_file():
+        read_json(folder / "model.json", Anything)
         return "server" if read_card(folder).get("party") == "server" else "client"
     if (folder / "private_seed").is_file():
         raise ConfigError(f"{folder} holds a party's part of a run that is not finished; there is nothing to report.")

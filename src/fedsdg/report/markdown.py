@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import quote
 
+from fedsdg.report.charts.svg import possible
 from fedsdg.report.document import (
     Block,
     Callout,
@@ -38,7 +39,7 @@ def render(page: Page, links: Mapping[Figure, str] | None = None) -> str:
 
 def clean(text: str) -> str:
     """Return text in which nothing is taken for markup."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _SPECIAL.sub(r"\\\1", " ".join(possible(text).split()))
 
 
 def _block(block: Block, links: Mapping[Figure, str], level: int = 3) -> Iterator[str]:
@@ -64,7 +65,7 @@ def _block(block: Block, links: Mapping[Figure, str], level: int = 3) -> Iterato
                 else:
                     yield f"**{clean(item.title)}.** {clean(item.caption)}"
                     if item in links:
-                        yield f"![{clean(item.title)}]({quote(links[item])})"
+                        yield f"![{clean(item.title)}]({quote(links[item], errors='surrogateescape')})"
                     yield _table(item.chart.numbers(item.title))
         case Folded(title, blocks):
             yield f"**{clean(title)}**"

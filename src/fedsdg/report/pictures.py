@@ -9,24 +9,26 @@ from pathlib import Path
 from fedsdg.errors import ConfigError
 from fedsdg.report.document import Block, Figure, Folded, Gallery, Page
 from fedsdg.report.style import CHART, COLOURS
-from fedsdg.state_files import write_atomically
 
 Pictures = dict[Figure, Path]
 
 
-def write_pictures(page: Page, folder: Path) -> Pictures:
-    """Write every plot into a folder and return where each one lies."""
+def places(page: Page, folder: Path) -> Pictures:
+    """Return where each plot of a page lies when it is written into a folder."""
+    found: Pictures = {}
+    blocks = (*page.foreword, *(block for section in page.sections for block in section.blocks))
+    for figure in _figures(blocks):
+        if figure not in found:
+            found[figure] = folder / f"{len(found) + 1:02d}-{_slug(figure.title)}.svg"
+    return found
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of the plots, if it is not there."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise ConfigError(f"Cannot write to {folder}: {problem.strerror or problem}.") from None
-    written: Pictures = {}
-    blocks = (*page.foreword, *(block for section in page.sections for block in section.blocks))
-    for figure in _figures(blocks):
-        if figure not in written:
-            written[figure] = folder / f"{len(written) + 1:02d}-{_slug(figure.title)}.svg"
-            write_atomically(written[figure], alone(figure).encode())
-    return written
 
 
 def alone(figure: Figure) -> str:

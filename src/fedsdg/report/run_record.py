@@ -6,16 +6,19 @@ from that client's folder alone.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedsdg.errors import StateFileError
-from fedsdg.learning.client_files import read_card, read_gate_path
+from fedsdg.experiments.checked_files import Form, read_json, read_lines
+from fedsdg.learning.client_files import GATE_PATH, read_card, read_gate_path
 from fedsdg.learning.gate_path import GatePath
 from fedsdg.report.folders import Kind
+from fedsdg.report.run_forms import Anything, ClientCard, Embeddings, Result, Selection, ServerCard, ServerResult, Step
 from fedsdg.results import ClientSelection
 from fedsdg.run_folder import read_result
 from fedsdg.server.step_record import StepRecord
@@ -79,7 +82,8 @@ def read_run(folder: Path, kind: Kind) -> RunRecord:
 
 
 def _all_parties(folder: Path) -> RunRecord:
-    result, server = read_result(folder), _json(folder / "server" / "model.json")
+    read_json(folder / "selection.json", Result)
+    result, server = read_result(folder), _json(folder / "server" / "model.json", Embeddings)
     parts = tuple(
         Part(
             name,
@@ -87,7 +91,7 @@ def _all_parties(folder: Path) -> RunRecord:
             len(client.selected),
             server.get("clients", {}).get(name),
             client,
-            read_gate_path(folder / "clients" / name),
+            _gate_path(folder / "clients" / name, client),
         )
         for name, client in result.clients.items()
     )
@@ -107,7 +111,7 @@ def _all_parties(folder: Path) -> RunRecord:
         messages=result.messages,
         seconds=result.seconds,
         versions=result.versions,
-        settings=_json(folder / "settings.json"),
+        settings=_json(folder / "settings.json", Anything),
         path=result.path,
         steps=_steps(folder),
         truth=result.truth,
@@ -116,7 +120,7 @@ def _all_parties(folder: Path) -> RunRecord:
 
 
 def _server(folder: Path) -> RunRecord:
-    card, result = read_card(folder), _json(folder / "result.json")
+    card, result = _card(folder, ServerCard), _json(folder / "result.json", ServerResult)
     own = folder / "own_columns"
     mine = _part(own) if (own / "model.json").is_file() else None  # the label owner's own columns lie with it
     parts = tuple(
@@ -134,7 +138,7 @@ def _server(folder: Path) -> RunRecord:
         card["leakage"],
         parts,
         metrics=card["metrics"],
-        key_bits=card["settings"]["key_bits"] if masked else None,
+        key_bits=card["settings"].get("key_bits") if masked else None,
         total_bytes=result.get("bytes"),
         messages=result.get("messages", {}),
         seconds=result.get("seconds", {}),
@@ -147,24 +151,44 @@ def _server(folder: Path) -> RunRecord:
 
 
 def _client(folder: Path) -> RunRecord:
-    card, part = read_card(folder), _part(folder)
+    card, part = _card(folder, ClientCard), _part(folder)
     return RunRecord(_name_of(folder), "client", part.name, card["profile"], card["leakage"], (part,))
 
 
 def _part(folder: Path) -> Part:
-    card, saved = read_card(folder), _json(folder / "selection.json")
+    card, saved = _card(folder, ClientCard), read_json(folder / "selection.json", Selection)
     selection = ClientSelection(**{**saved, "selected": tuple(saved["selected"])})
-    path = read_gate_path(folder)
-    if path is not None and path.means.shape[1] != len(selection.gates):
-        raise StateFileError(f"{folder} is damaged: its gate path does not fit its selection.")
     return Part(
         card["party"],
         selection.n_features,
         len(selection.selected),
         card.get("embedding_dimensions"),
         selection,
-        path,
+        _gate_path(folder, selection),
     )
+
+
+def _card(folder: Path, form: type[Form]) -> Json:
+    """Read a party's model.json; whether this version wrote it is asked first."""
+    read_json(folder / "model.json", Anything)
+    read_card(folder)
+    return read_json(folder / "model.json", form)
+
+
+def _gate_path(folder: Path, selection: ClientSelection) -> GatePath | None:
+    """Read how a client's gates moved, if it was recorded and is about the gates of this selection."""
+    if not (folder / GATE_PATH).exists():
+        return None
+    path = read_gate_path(folder)
+    if path is None:
+        raise StateFileError(f"Cannot read {folder / GATE_PATH}: it is no file.")
+    if path.means.shape[1] != len(selection.gates):
+        raise StateFileError(f"{folder / GATE_PATH} is damaged: its gate path does not fit its selection.")
+    if not np.isfinite(path.means).all() or (np.diff(path.steps, prepend=-1) <= 0).any():
+        raise StateFileError(
+            f"{folder / GATE_PATH} is damaged: steps do not follow each other, or a gate is no number."
+        )
+    return path
 
 
 def _name_of(folder: Path) -> str:
@@ -176,18 +200,9 @@ def _name_of(folder: Path) -> str:
 
 def _steps(folder: Path) -> tuple[Json, ...]:
     path = folder / StepRecord.NAME
-    if not path.is_file():
-        return ()
-    with damaged_if_unreadable(path):
-        return tuple(json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return tuple(read_lines(path, Step, what="a training step")) if path.exists() else ()
 
 
-def _json(path: Path) -> Json:
+def _json(path: Path, form: type[Form]) -> Json:
     """Read a file that an older or a smaller folder may lack."""
-    if not path.is_file():
-        return {}
-    with damaged_if_unreadable(path):
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise TypeError
-        return content
+    return read_json(path, form) if path.exists() else {}

@@ -71,19 +71,32 @@ def _facts(run: RunRecord) -> Iterator[Fact]:
     yield Fact("features selected", f"{kept:,} of {columns:,}", share)
     metrics = run.metrics
     if metrics.get("test") is not None:
-        detail = f"± {metrics['test_standard_error']:.3f}, {metrics['test_rows']:,} rows nobody learned from"
-        yield Fact(f"test {run.score_name}", f"{metrics['test']:.3f}", detail)
+        yield Fact(f"test {run.score_name}", f"{metrics['test']:.3f}", _certainty(metrics))
     if metrics.get("validation") is not None:
-        yield Fact(f"validation {run.score_name}", f"{metrics['validation']:.3f}", f"kept: the {metrics['kept']} model")
+        yield Fact(
+            f"validation {run.score_name}", f"{metrics['validation']:.3f}", f"kept: the {metrics.get('kept')} model"
+        )
     if run.truth is not None:
-        relevant = f"{run.truth['relevant']:g} columns are known to matter"
-        yield Fact("precision", f"{run.truth['precision']:.2f}", "selected columns that matter")
-        yield Fact("recall", f"{run.truth['recall']:.2f}", relevant)
+        relevant = f"{_number(run.truth['relevant'], 'g')} columns are known to matter"
+        yield Fact("precision", _number(run.truth["precision"], ".2f"), "selected columns that matter")
+        yield Fact("recall", _number(run.truth["recall"], ".2f"), relevant)
     yield Fact("profile", run.profile, f"{run.key_bits}-bit keys" if run.key_bits else "")
     if run.total_bytes:
         yield Fact("sent", size(run.total_bytes), f"{sum(run.messages.values()):,} messages")
     if "total" in run.seconds:
         yield Fact("time", duration(run.seconds["total"]))
+
+
+def _certainty(metrics: Mapping[str, Any]) -> str:
+    """Return how sure a test score is, as far as it is known."""
+    error, rows = metrics.get("test_standard_error"), metrics.get("test_rows")
+    off = [] if error is None else [f"± {error:.3f}"]
+    return ", ".join([*off, *([] if rows is None else [f"{rows:,} rows nobody learned from"])])
+
+
+def _number(value: float | None, form: str) -> str:
+    """Return a number, or a dash for one that could not be computed."""
+    return "-" if value is None else plain(value, form)
 
 
 def _selection(run: RunRecord) -> Iterator[Block]:
@@ -112,7 +125,7 @@ def _own_columns(part: Part) -> Iterator[Block]:
             column,
             plain(selection.gates[column], ".3f"),
             f"{selection.gate_probabilities[column]:.1%}",
-            plain(selection.gini[column], ".4f") if column in selection.gini else "-",
+            _number(selection.gini.get(column), ".4f"),
         )
         for column in by_gate[:MOST_FEATURES]
     )

@@ -10,6 +10,8 @@ from fedsdg.report.quantities import plain
 
 #: What lies below this on a logarithmic axis is drawn at its edge.
 SMALLEST = 1e-9
+#: A spread that is smaller than this share of the values is rounding, and no reason for an axis of its own.
+FLAT = 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,8 +59,9 @@ def scale_for(axis: Axis, values: Sequence[float], start: float, end: float) -> 
         return Scale(low / margin, high * margin, start, end, log=True)
     if axis.zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if low == high:
-        low, high = low - (abs(low) / 2 or 0.5), high + (abs(high) / 2 or 0.5)
+    if high - low <= FLAT * max(abs(low), abs(high), SMALLEST):
+        room = abs(low) / 2 if abs(low) > SMALLEST else 0.5
+        low, high = low - room, high + room
     margin = 0.06 * (high - low)
     low = low if axis.zero and low == 0 else low - margin
     high = high if axis.zero and high == 0 else high + margin

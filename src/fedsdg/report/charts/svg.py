@@ -14,9 +14,14 @@ FONT = 12.0
 _IMPOSSIBLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
+def possible(text: str) -> str:
+    """Return text without characters that no document can hold."""
+    return _IMPOSSIBLE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
 def clean(text: str) -> str:
     """Return text for a page: escaped, and without characters that no document can hold."""
-    return escape(_IMPOSSIBLE.sub("\N{REPLACEMENT CHARACTER}", text), quote=True)
+    return escape(possible(text), quote=True)
 
 
 def element(tag: str, content: str | Iterable[str] = "", /, **attributes: str | float) -> str:

@@ -1,0 +1,80 @@
+"""What the files of an experiment's folder must hold."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from fedsdg.experiments.checked_files import Count, Form, Name, Number
+
+
+def _fits_a_table(name: str) -> str:
+    if "|" in name:
+        raise ValueError("should hold no |, which ends a cell of a table")
+    return name
+
+
+CellName = Annotated[Name, Field(min_length=1), AfterValidator(_fits_a_table)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Positive = Annotated[Number, Field(ge=0)]
+
+
+class Description(Form):
+    """``experiment.json``: what was asked."""
+
+    name: Name
+    question: Name
+    config_hash: Name
+    folds: Annotated[Count, Field(ge=2)]
+    seeds: Annotated[Count, Field(ge=1)]
+    preset: Name | None = None
+    started: Name | None = None
+    versions: dict[str, str] | None = None
+    sources: dict[str, dict[str, Any]] | None = None
+
+
+class Question(Form):
+    """What a row, or the note of a failure, is about."""
+
+    dataset: CellName
+    method: CellName
+    fold: Count
+    seed: Count
+
+
+class PathPoint(Form):
+    """One validation pass of the gated phase."""
+
+    step: Positive
+    open: Positive
+    embedding: Positive | None = None
+    score: Number | None = None
+    overlap: Number | None = None
+
+
+class Answer(Question):
+    """A line of ``results.jsonl``; a number that could not be computed is null."""
+
+    accuracy: Share | None = None
+    r2: Number | None = None
+    validation: Number | None = None
+    selected: Positive | None = None
+    ratio: Share | None = None
+    columns: list[Count] | None = None
+    precision: Share | None = None
+    recall: Share | None = None
+    embedding_open: Positive | None = None
+    bytes: Positive | None = None
+    training_bytes: Positive | None = None
+    parameters: Positive | None = None
+    chance: Number | None = None
+    messages: Positive | None = None
+    job_seconds: Positive | None = None
+    seconds: Positive | None = None
+    steps_to_half: Positive | None = None
+    steps_to_tenth: Positive | None = None
+    curve: list[PathPoint] | None = None
+    surrogate: bool | None = None
+    config_hash: Name | None = None
+    commit: Name | None = None
