@@ -27,10 +27,10 @@ example: $(READY) ## three parties' raw tables to predictions, step by step (abo
 	@PATH="$(CURDIR)/$(BIN):$$PATH" bash examples/three_parties/walkthrough.sh runs/three_parties
 
 test: $(READY)  ## run all tests, two at a time
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@OMP_NUM_THREADS=1 FEDSDG_REQUIRE_ENGINES=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 test-engines: $(READY) ## only the tests that start NVIDIA FLARE and Flower
-	@OMP_NUM_THREADS=1 FEDSDG_THREE_HOSTS=flare,flower $(BIN)/python -m pytest tests/engines
+	@OMP_NUM_THREADS=1 FEDSDG_REQUIRE_ENGINES=1 FEDSDG_THREE_HOSTS=flare,flower $(BIN)/python -m pytest tests/engines
 
 check: $(READY) ## ruff, mypy, import-linter
 	@$(BIN)/ruff check .

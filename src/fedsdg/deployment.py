@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import shutil
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fedsdg.errors import ConfigError
 from fedsdg.job import Job
-from fedsdg.party_source import PartySource, check_party_name
+from fedsdg.party_source import SERVER, PartySource, check_party_name
 
 CLIENT = """\
 # The file of {name}. It stays on this machine; nothing of it travels with a job. Paths are relative to this file.
@@ -41,7 +43,8 @@ maximum_queries_per_row = 100000
 """
 
 OWNER = """\
-# The file of {name}, the label owner. It stays on this machine; nothing of it travels with a job.
+# The file of {name}, the label owner. It stays on this machine; nothing of it travels with a job. Paths are relative
+# to this file.
 
 [party]
 name = "{name}"
@@ -66,10 +69,20 @@ def engine_module(name: str, extra: str) -> Any:
     """Import an engine's adapter, or say which extra is missing."""
     try:
         return importlib.import_module(name)
-    except ImportError as problem:
+    except ModuleNotFoundError as problem:
         raise ConfigError(
             f'{extra} is not installed here ({problem.name}): install it with pip install "fedsdg[{extra}]"'
         ) from None
+    except ImportError as problem:
+        raise ConfigError(
+            f"{extra} is installed here and cannot be used ({problem.name}): install it again with "
+            f'pip install --force-reinstall "fedsdg[{extra}]"'
+        ) from None
+
+
+def check_engine(engine: str) -> None:
+    """Import what a site of this engine (`flare` or `flower`) runs, or say what is missing."""
+    engine_module(f"fedsdg.runtime.{engine}", engine)
 
 
 def job_settings(job: Job, run: str, kind: str = "train") -> dict[str, Any]:
@@ -82,16 +95,22 @@ def job_settings(job: Job, run: str, kind: str = "train") -> dict[str, Any]:
     return {"kind": kind, "run": run, "settings": job.settings.model_dump(mode="json")}
 
 
-def write_party_files(job: Job, folder: Path) -> dict[str, Path]:
-    """Begin a file for every party; nothing is overwritten."""
+def write_party_files(job: Job, folder: Path, job_file: Path | None = None) -> dict[str, Path]:
+    """Begin a file for every party; nothing is overwritten.
+
+    A table that the job file names relative to itself is named relative to the party's file: the two can be moved
+    together. Without `job_file`, and if the job names it by its whole path, it is named so here.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    written = {}
+    written, near = {}, _relative_tables(job_file) if job_file is not None else set()
     for name, source in {job.server.name: job.server, **job.clients}.items():
         path = folder / f"{name}.toml"
         if path.exists():
             raise ConfigError(f"{path} exists; nothing is overwritten")
-        values = {"name": name, "rows": _rows(source, name), "key_bits": job.key_bits, "sigma": job.sigma}
-        if source is job.server:
+        owner = source is job.server
+        rows = _rows(source, name, folder if (SERVER if owner else name) in near else None)
+        values = {"name": name, "rows": rows, "key_bits": job.key_bits, "sigma": job.sigma}
+        if owner:
             text = OWNER.format(**values, target=job.server.target, id=source.id or "id")
             if job.server.columns != "none":
                 text = text.replace("\ntarget =", f"\ncolumns = {json.dumps(job.server.columns)}\ntarget =")
@@ -102,14 +121,23 @@ def write_party_files(job: Job, folder: Path) -> dict[str, Path]:
     return written
 
 
-def _rows(source: PartySource, name: str) -> str:
+def _relative_tables(job_file: Path) -> set[str]:
+    """Return the clients, and `server`, whose table a job file names by a path that starts at the file's folder."""
+    content = tomllib.loads(job_file.read_text(encoding="utf-8-sig"))
+    sources = {SERVER: content["server"], **content.get("clients", {})}
+    return {name for name, source in sources.items() if "table" in source and not Path(source["table"]).is_absolute()}
+
+
+def _rows(source: PartySource, name: str, relative_to: Path | None = None) -> str:
     """Return the lines that say where rows come from: as the job knows it, or to be filled in."""
     if source.query is not None:
         lines = ['database = "..."               # SQLAlchemy URL; ${NAME} is filled in from the environment']
         lines.append(f"query = {json.dumps(source.query)}")
     else:
-        table = source.table.resolve() if source.table is not None else f"{name}.csv"
-        lines = [f"table = {json.dumps(str(table))}"]
+        table = str(source.table.resolve()) if source.table is not None else f"{name}.csv"
+        if source.table is not None and relative_to is not None:
+            table = os.path.relpath(table, relative_to.resolve())
+        lines = [f"table = {json.dumps(table, ensure_ascii=False)}"]
     if source.id is not None:
         lines.append(f"id = {json.dumps(source.id)}")
     return "\n".join(lines)

@@ -209,7 +209,8 @@ def rows_of(party: Party, job: Mapping[str, Any]) -> IdentifiedTable:
     saved = read_client_files(folder)
     columns = saved.part.encoder.needed_columns if saved.part is not None else ()
     source = _needed(party.rows_to_score or party.rows, "rows_to_score")
-    return read_party(_as_before(source, folder, columns), party.name)
+    # None: the model uses no column of this party's, which agrees to the job and is asked for nothing.
+    return read_party(_as_before(source, folder, columns) if columns else source, party.name)
 
 
 def client_state(party: Party, job: Mapping[str, Any], rows: IdentifiedTable, held: ExitStack) -> ClientState:

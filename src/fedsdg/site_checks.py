@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 from datetime import UTC, datetime, timedelta
 from importlib import metadata
 from pathlib import Path
 
 from fedsdg.data.sources import read_labels, read_party
+from fedsdg.deployment import check_engine
 from fedsdg.diagnosis import Finding
 from fedsdg.errors import FedSDGError
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.party import Party, load_party
 
+#: The package of each engine.
+ENGINES = {"flare": "nvflare", "flower": "flwr"}
 #: A certificate that ends sooner is worth a remark.
 SOON = timedelta(days=30)
 
@@ -31,7 +35,7 @@ def examine_site(party_file: Path | None, kit: Path | None) -> list[Finding]:
 
 def _engines() -> Finding:
     found = [f"protocol {PROTOCOL_VERSION}"]
-    for package in ("nvflare", "flwr"):
+    for package in ENGINES.values():
         try:
             found.append(f"{package} {metadata.version(package)}")
         except metadata.PackageNotFoundError:
@@ -80,12 +84,21 @@ def _rows(party: Party) -> Finding:
 
 def _kit(kit: Path) -> list[Finding]:
     if (kit / "flower.json").is_file():
-        return _flower_kit(kit)
+        return [_engine("flower"), *_flower_kit(kit)]
     startup = kit / "startup"
     for name, role in (("fed_server.json", "server"), ("fed_client.json", "client")):
         if (startup / name).is_file():
-            return [_certificate(startup / f"{role}.crt"), _port(startup / name, role)]
+            return [_engine("flare"), _certificate(startup / f"{role}.crt"), _port(startup / name, role)]
     return [Finding("kit", "broken", f"{kit} is no kit of a site")]
+
+
+def _engine(engine: str) -> Finding:
+    """Whether the engine that a kit is for can be used here: without it the kit's site cannot start."""
+    try:
+        check_engine(engine)
+    except FedSDGError as problem:
+        return Finding("engine", "broken", f"this kit's site cannot start: {problem}")
+    return Finding("engine", "ok", f"{ENGINES[engine]}, which this kit is for, can be used")
 
 
 def _flower_kit(kit: Path) -> list[Finding]:
@@ -93,15 +106,26 @@ def _flower_kit(kit: Path) -> list[Finding]:
         found = json.loads((kit / "flower.json").read_text())
         kind = found["kind"]
         address = str(found["superlink"]) if kind == "supernode" else f"{found['host']}:{found['port']}"
+        stream = str(found.get("stream") or "")
     except (OSError, ValueError, KeyError, TypeError):
         return [Finding("kit", "broken", f"{kit} cannot be read; ask the label owner for it again")]
+    role = "client" if kind == "supernode" else "server"
+    ports = [_reached(address, role), _stream(stream, role)]
     if kind == "simulation":
-        return [_reached(address, "server")]
+        return ports
     if kind == "superlink":
-        return [_certificate(kit / "certificates" / "server.pem"), _reached(address, "server")]
+        return [_certificate(kit / "certificates" / "server.pem"), *ports]
     made = (kit / str(found.get("name"))).is_file()
-    key = Finding("key", "ok" if made else "broken", "made here" if made else f"make it: fedsdg site key {kit}")
-    return [key, _certificate(kit / "ca.pem"), _reached(address, "client")]
+    advice = f"make it: fedsdg site key {shlex.quote(str(kit))}"
+    key = Finding("key", "ok" if made else "broken", "made here" if made else advice)
+    return [key, _certificate(kit / "ca.pem"), *ports]
+
+
+def _stream(address: str, role: str) -> Finding:
+    """The port of the messages' own stream, which Flower knows nothing of: it is open while a job runs."""
+    if not address:
+        return Finding("stream port", "note", "this kit does not name it (it is of an earlier version); the app does")
+    return _reached(address, role, "stream port", "cannot be reached: it is open only while a job runs")
 
 
 def _certificate(path: Path) -> Finding:
@@ -129,18 +153,19 @@ def _port(config: Path, role: str) -> Finding:
     return _reached(address, role)
 
 
-def _reached(address: str, role: str) -> Finding:
+def _reached(address: str, role: str, subject: str = "port", unreachable: str = "cannot be reached (yet)") -> Finding:
     host, _, port = address.rpartition(":")
     if not port.isdigit():
-        return Finding("port", "note", f"{address} names no port")
+        return Finding(subject, "note", f"{address} names no port")
     number = int(port)
     try:
         if role == "server":
             with socket.socket() as listener:
                 listener.bind(("", number))
-            return Finding("port", "ok", f"{number} is free here")
+            return Finding(subject, "ok", f"{number} is free here")
         with socket.create_connection((host, number), timeout=5):
-            return Finding("port", "ok", f"{host}:{number} can be reached")
-    except OSError as problem:
-        what = "is taken or not allowed" if role == "server" else "cannot be reached (yet)"
-        return Finding("port", "note", f"{address} {what}: {problem.strerror or type(problem).__name__}")
+            return Finding(subject, "ok", f"{host}:{number} can be reached")
+    except (OSError, OverflowError, UnicodeError) as problem:  # the last two: no such port or host can be
+        what = "is taken or not allowed" if role == "server" else unreachable
+        reason = getattr(problem, "strerror", None) or type(problem).__name__
+        return Finding(subject, "note", f"{address} {what}: {reason}")

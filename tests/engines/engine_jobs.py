@@ -143,7 +143,7 @@ OWNER = "owner"
 
 
 def parties_of(run: str) -> Path:
-    return Path(os.environ["ENGINE_TEST_NOTES"]).parent / "parties" / run
+    return Path(os.environ["ENGINE_TEST_FOLDER"]) / "parties" / run
 
 
 def write_parties(folder: Path, policies: dict[str, str]) -> None:
@@ -178,19 +178,6 @@ def ask(
     return dict(channel.exchange(dict.fromkeys(clients, request)))
 
 
-def measure(channel: Channel, sizes: dict[str, int]) -> dict[str, list[float]]:
-    """Milliseconds of every exchange, by bytes."""
-    found: dict[str, list[float]] = {}
-    for size, times in sizes.items():
-        body, found[size] = os.urandom(int(size)), []
-        for _ in range(times):
-            started = time.perf_counter()
-            replies = ask(channel, body)
-            found[size].append(1000 * (time.perf_counter() - started))
-            assert all(reply.public_key == body for reply in replies.values())
-    return found
-
-
 def server_driver(channel: Channel, context: JobContext) -> bytes:
     settings: dict[str, Any] = dict(context.settings)
     scenario = settings["scenario"]
@@ -200,18 +187,11 @@ def server_driver(channel: Channel, context: JobContext) -> bytes:
         job = settings["job"]
         owner = load_party(parties_of(job["run"]) / f"{OWNER}.toml")
         return json.dumps(drive(owner, channel, context.clients, job)).encode()
-    if scenario == "measure":
-        return json.dumps(measure(channel, settings["sizes"])).encode()
     if scenario == "echo":
         replies = [ask(channel, os.urandom(1000)) for _ in range(settings["times"])]
         counts = {name: [reply[name].n_rows for reply in replies] for name in CLIENTS}
         processes = {name: len({reply[name].n_columns for reply in replies}) for name in CLIENTS}
         return json.dumps({"counts": counts, "processes": processes, "clients": context.clients}).encode()
-    if scenario == "slow":
-        started = time.perf_counter()
-        Path(os.environ["ENGINE_TEST_NOTES"]).write_text("asked")
-        ask(channel, b"", "sleep", settings["milliseconds"], context.clients)
-        return json.dumps({"seconds": time.perf_counter() - started}).encode()
     if scenario == "die":
         ask(channel, b"", "die", clients=context.clients)
         return b"nobody died"

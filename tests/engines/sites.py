@@ -44,7 +44,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "GRPC_VERBOSITY": "",  # Flower, imported here, sets it for this process; sites say why a certificate is refused
         "FEDSDG_CLIENT_FACTORY": "engine_jobs:client_factory",
         "FEDSDG_SERVER_DRIVER": "engine_jobs:server_driver",
-        "ENGINE_TEST_NOTES": str(folder / "notes"),
+        "ENGINE_TEST_FOLDER": str(folder),
         **more,
     }
 

@@ -17,13 +17,11 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.superlink import extensions
 from flwr.superlink.main import create_app
 from flwr.superlink.servicer.fleet import fleet_handlers
-from sites import free_port
 
 from fedsdg.errors import ConfigError
 from fedsdg.runtime import flower_guard, flower_kits
 from fedsdg.runtime.flower import Plan
 from fedsdg.runtime.flower_guard import COMPONENTS, brought
-from fedsdg.site_checks import examine_site
 
 pytestmark = pytest.mark.filterwarnings("ignore:GitWildMatchPattern:DeprecationWarning")  # Flower's own
 OUTSIDE, HERE = "192.0.2.7", "127.0.0.1"
@@ -131,18 +129,3 @@ def test_words_of_a_job_can_be_changed_and_tables_arrive_as_they_were(tmp_path: 
     assert plan.clients == ("a", "b")
     with pytest.raises(ConfigError, match="the name 'listen' is taken"):
         flower_kits.write_app(tmp_path / "other", ("a",), {"listen": "x"}, listen="0.0.0.0:1", dial="h:1")
-
-
-def test_the_doctor_knows_flowers_kits(tmp_path: Path):
-    deployment = flower_kits.make_deployment(tmp_path / "link", "localhost", free_port())
-    kit = flower_kits.make_node_kit(tmp_path / "kit", "clinic", deployment)
-
-    def verdicts(of: Path) -> dict[str, str]:
-        return {finding.subject: finding.verdict for finding in examine_site(None, of) if finding.subject != "engines"}
-
-    assert verdicts(tmp_path / "link") == {"certificate": "ok", "port": "ok"}
-    assert verdicts(kit) == {"key": "broken", "certificate": "ok", "port": "note"}  # nothing listens there yet
-    flower_kits.make_key(kit)
-    assert verdicts(kit)["key"] == "ok"
-    (kit / flower_kits.KIT_FILE).write_text("{}")
-    assert verdicts(kit) == {"kit": "broken"}

@@ -1,7 +1,8 @@
 """The two-terminal quickstart of docs/operators.md as it is printed, on NVIDIA FLARE with mutual TLS; and a bad day.
 
 The sites are the processes that the printed commands start. While they train, one of them is suspended for a while and
-comes back, then dies; its run is resumed. One deployment and one run serve all of it: FLARE takes its time.
+comes back, then dies; its run is resumed. Then its model scores new rows while a second run trains, which is watched
+and stopped. One deployment serves all of it: FLARE takes its time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -24,14 +26,17 @@ pytest.importorskip("nvflare", reason="needs fedsdg[flare]")
 import polars as pl
 import psutil
 from click.testing import Result
+from predictions import ASKED, scored_in_one_process, want_scores
 from sites import environment, free_port, wait_until
 from typer.testing import CliRunner
 
 from fedsdg.cli.app import app
+from fedsdg.errors import PeerError
 from fedsdg.job import load_job
-from fedsdg.party import load_party
+from fedsdg.party import Party, load_party, lock_run
 from fedsdg.runtime.processes import own_path, start, stop
 from fedsdg.simulation import Simulation
+from fedsdg.state_files import FolderLock
 from plain_twins import learned_the_same, plain_twin
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -69,10 +74,10 @@ class Quickstart:
         useful = environment(self.folder)
         return {"PATH": own_path(), **{name: useful[name] for name in useful if not name.startswith("FEDSDG_")}}
 
-    def run(self, command: str) -> Result:
+    def run(self, command: str, fails: bool = False) -> Result:
         """Run a command in this process, which has imported everything already."""
         with chdir(self.folder):
-            return CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=False)
+            return CliRunner().invoke(app, shlex.split(command)[1:], catch_exceptions=fails)
 
     def start_site(self, command: str) -> None:
         words = shlex.split(command.removesuffix("&"))
@@ -97,14 +102,26 @@ class Quickstart:
         brought = json.loads(path.read_text())
         path.write_text(json.dumps({**brought, "patience": {**brought["patience"], "silence": 90}}))
 
+    def long_job(self) -> Path:
+        """The same job with so many steps that it does not end by itself before it is stopped."""
+        copy = Path(shutil.copytree(self.folder / "project" / "job", self.folder / "project" / "long-job"))
+        path = copy / "server" / "config" / "fedsdg.json"
+        brought = json.loads(path.read_text())
+        brought["settings"]["settings"]["training"]["gated_phase"]["steps"] = 1000
+        path.write_text(json.dumps(brought))
+        return copy.relative_to(self.folder)
+
+    def parties(self) -> dict[str, Party]:
+        return {name: load_party(self.folder / "project" / "parties" / f"{name}.toml") for name in self.sites}
+
     def log(self, name: str) -> Path:
         return self.folder / f"{name}.log"
 
     def said(self, name: str, text: str) -> int:
         return self.log(name).read_text().count(text)
 
-    def state(self, name: str) -> Path:
-        return self.folder / "project" / "parties" / f"state_{name}" / "runs" / "first"
+    def state(self, name: str, run: str = "first") -> Path:
+        return self.folder / "project" / "parties" / f"state_{name}" / "runs" / run
 
     def processes(self, name: str) -> list[psutil.Process]:
         site = psutil.Process(self.sites[name].pid)
@@ -179,11 +196,33 @@ def make_smaller(job: Path) -> None:
 
 def twin_of(quickstart: Quickstart) -> Simulation:
     """The same job in one process, in the clear and in one go, from the seeds that the parties drew."""
-    parties = {
-        name: load_party(quickstart.folder / "project" / "parties" / f"{name}.toml") for name in quickstart.sites
-    }
     settings = load_job(quickstart.folder / "demo-job" / "job.toml").settings.model_dump(mode="json")
-    return plain_twin(parties, OWNER, quickstart.state(OWNER).name, settings)
+    return plain_twin(quickstart.parties(), OWNER, quickstart.state(OWNER).name, settings)
+
+
+@dataclass(frozen=True)
+class Afternoon:
+    """What the commands said while the first run's model was used, and a second run was stopped."""
+
+    stopped: Result
+    predicted: Result
+    watched: Result
+
+
+@pytest.fixture(scope="module")
+def afternoon(bad_day: BadDay, quickstart: Quickstart) -> Afternoon:
+    """Both jobs run at the same time: FLARE takes long to start one."""
+    assert bad_day.resumed[0] == 0, bad_day.resumed
+    admin, job = shlex.split(printed_commands()[1][0])[-2:]
+    parties = quickstart.folder / "project" / "parties"
+    want_scores(parties / f"{OWNER}.toml", quickstart.folder / "demo-job" / f"{OWNER}.csv")
+    second = quickstart.run(f"fedsdg site submit {admin} {quickstart.long_job()} --run second --no-wait")
+    third = quickstart.run(f"fedsdg site submit {admin} {job} --kind predict --no-wait")
+    places = [quickstart.state(name, "second") / "checkpoints" for name in quickstart.sites]
+    wait_until(lambda: all([*place.glob("checkpoint-*")] for place in places), 240, "everybody's checkpoint")
+    stopped = quickstart.run(f"fedsdg site stop {admin} {second.stdout}")
+    seen = [quickstart.run(f"fedsdg site watch {admin} {ended.stdout}", fails=True) for ended in (third, second)]
+    return Afternoon(stopped, *seen)
 
 
 def test_the_printed_commands_run_and_a_client_that_comes_back_in_time_is_waited_for(bad_day: BadDay, quickstart):
@@ -228,3 +267,31 @@ def test_finished_runs_leave_no_checkpoints_and_no_process_holds_their_folders(b
     for name in quickstart.sites:
         assert (quickstart.state(name) / "model.json").exists()
         assert not (quickstart.state(name) / "checkpoints").exists()
+        FolderLock(quickstart.state(name)).release()  # or the process that has it would be named
+
+
+def test_a_job_submitted_without_waiting_is_watched_and_scores_as_one_process_would(
+    afternoon: Afternoon, quickstart, tmp_path
+):
+    told = afternoon.predicted
+    assert told.exit_code == 0, told
+    assert "status: FINISHED:COMPLETED" in told.stderr
+    result = json.loads(told.stdout)
+    assert 0 < result["scored"] < result["asked"] == ASKED
+    scores = (quickstart.state(OWNER) / result["file"]).read_text()
+    assert scores == scored_in_one_process(tmp_path / "run", quickstart.parties(), OWNER, "first")
+    for name in (STAYING, LEAVING):
+        assert not list(quickstart.state(name).rglob("scores*"))
+
+
+def test_a_job_that_is_stopped_ends_with_a_reason_and_can_be_resumed(afternoon: Afternoon, quickstart):
+    assert afternoon.stopped.exit_code == 0
+    assert "status: FINISHED:ABORTED" in afternoon.watched.stderr
+    assert isinstance(afternoon.watched.exception, PeerError)
+    assert "FLARE stopped the job: somebody asked for it" in str(afternoon.watched.exception)
+    assert "--kind resume" in str(afternoon.watched.exception)
+    for name in quickstart.sites:
+        place = quickstart.state(name, "second")
+        lock_run(place, "resume").release()  # it waits for the job's process to end
+        assert list((place / "checkpoints").glob("checkpoint-*"))
+        assert not (place / "model.json").exists()

@@ -1,6 +1,7 @@
 """The operator's guide to Flower, as written: its commands start real processes, with TLS and keys that clients made.
 
-Three parties with their own files train; a stranger dials in, a client refuses, a client's machine dies.
+Three parties with their own files train and score new rows; a stranger dials in, a client refuses, a run is stopped,
+a client's machine dies.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 import shlex
 import ssl
 import subprocess
+import tomllib
 from collections.abc import Iterator
 from contextlib import chdir
 from dataclasses import dataclass, field
@@ -20,6 +22,7 @@ import pytest
 pytest.importorskip("flwr", reason="needs fedsdg[flower]")
 
 import psutil
+import tomli_w
 from flower_parties import (
     CLIENTS,
     OWNER,
@@ -28,13 +31,17 @@ from flower_parties import (
     result_of,
     twin_of,
 )
+from predictions import ASKED, scored_in_one_process, want_scores
 from sites import HERE, free_port, wait_for_port, wait_until
 from typer.testing import CliRunner
 
 from fedsdg.cli.app import app as fedsdg_app
 from fedsdg.errors import PeerError
+from fedsdg.party import load_party, lock_run
+from fedsdg.runtime.flower_kits import REST
 from fedsdg.runtime.processes import start, stop
 from fedsdg.runtime.stream_client import Server, serve
+from fedsdg.state_files import FolderLock
 from plain_twins import learned_the_same
 
 GUIDE = HERE.parent.parent / "docs" / "operators.md"
@@ -71,6 +78,24 @@ class Terminals:
         command = ["bash", "-c", f"exec env {line.removesuffix('&')}"]
         self.sites[name] = start(command, self.folder, self.folder / f"{name}.log", environment_of_a_terminal())
         return self.sites[name]
+
+    def flower(self, command: str) -> str:
+        """Type one of the guide's commands of Flower, after the line that they need; return what it shows."""
+        (export,) = re.findall(r"`(export FLWR_[^`]*)`", GUIDE.read_text())
+        done = subprocess.run(
+            ["bash", "-c", f"{export}; {command}"],
+            cwd=self.folder,
+            env={**environment_of_a_terminal(), "HOME": str(self.folder)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def runs(self) -> list[dict[str, str]]:
+        """What the guide's `flwr list` knows."""
+        shown = self.flower("flwr list fedsdg --format json")
+        return list(json.loads(shown[shown.index("{") :])["runs"])
 
     def log(self, name: str) -> str:
         path = self.folder / f"{name}.log"
@@ -124,6 +149,27 @@ def test_the_guides_commands_train_and_learn_the_same_bits_as_in_the_clear(termi
     assert learned_the_same(result_of(first_run), twin_of(terminals.folder, "first"))
 
 
+def test_no_process_holds_the_folders_of_a_finished_run(terminals: Terminals, first_run: str):
+    for name in (OWNER, *CLIENTS):
+        assert not (terminals.state(name, "first") / "checkpoints").exists()
+        FolderLock(terminals.state(name, "first")).release()  # or the process that has it would be named
+
+
+def test_new_rows_are_scored_as_one_process_would_and_for_the_label_owner_alone(
+    terminals: Terminals, first_run: str, tmp_path: Path
+):
+    want_scores(terminals.party(OWNER), terminals.folder / "demo-job" / f"{OWNER}.csv")
+    shown = terminals.leave_running(f"{documented()[1][-1]} --run-config 'kind=\"predict\"'", "prediction")
+    assert shown.wait(300) == 0
+    result = result_of(terminals.log("prediction"))
+    assert 0 < result["scored"] < result["asked"] == ASKED
+    parties = {name: load_party(terminals.party(name)) for name in (OWNER, *CLIENTS)}
+    scores = (terminals.state(OWNER, "first") / result["file"]).read_text()
+    assert scores == scored_in_one_process(tmp_path / "run", parties, OWNER, "first")
+    for name in CLIENTS:
+        assert not list(terminals.state(name, "first").rglob("scores*"))
+
+
 def test_a_stranger_at_the_stream_is_refused_and_disturbs_nobody(first_run: str):
     assert "a client was refused: its token is not one of this job" in first_run
     assert "guessed" not in first_run
@@ -153,6 +199,23 @@ def test_a_client_that_did_not_approve_the_job_refuses_and_everybody_hears_why(t
     assert f"the server ended the run: {reason}" in terminals.log(other)
     assert not terminals.state(refusing, "second").exists()
     assert not list(terminals.state(OWNER, "second").glob("checkpoints/*"))
+
+
+def test_a_run_is_listed_and_stopped_and_everybody_keeps_its_checkpoints(terminals: Terminals, first_run: str):
+    app = tomllib.loads((terminals.folder / "project" / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+    rest = json.loads(app["config"][REST])
+    rest["settings"]["training"]["gated_phase"]["steps"] = 1000  # it does not end by itself before it is stopped
+    (terminals.folder / "long.toml").write_text(tomli_w.dumps({"run": "long", REST: json.dumps(rest)}))
+    terminals.leave_running(f"{documented()[1][-1]} --run-config long.toml", "long")
+    places = [terminals.state(name, "long") for name in (OWNER, *CLIENTS)]
+    wait_until(lambda: all([*place.glob("checkpoints/checkpoint-*")] for place in places), 240, "a checkpoint")
+    (number,) = [run["run-id"] for run in terminals.runs() if run["status"] == "running"]
+    terminals.flower(f"flwr stop {number} fedsdg")
+    assert [run["status"] for run in terminals.runs() if run["run-id"] == number] == ["finished:stopped"]
+    for place in places:
+        lock_run(place, "resume").release()  # it waits for the run's process to end
+        assert list(place.glob("checkpoints/checkpoint-*"))
+        assert not (place / "model.json").exists()
 
 
 def test_a_client_killed_while_training_comes_back_and_the_resumed_run_ends_the_same(

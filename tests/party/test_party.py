@@ -71,6 +71,15 @@ def test_new_rows_are_scored_for_the_label_owner_alone(organisations):
         assert not list((organisations.folder / name).rglob("scores*"))
 
 
+def test_a_client_of_whose_columns_none_was_selected_does_not_block_predictions(organisations):
+    settings = {**SETTINGS, "training": {**SETTINGS["training"], "n_features": 1}}
+    run(organisations, settings=settings)
+    kept = [json.loads((organisations.state(name) / "model.json").read_text()) for name in organisations.clients]
+    assert sorted(len(card["selected"]) for card in kept) == [0, 1]
+    found = run(organisations, settings=settings, kind="predict")
+    assert 0 < found["scored"] < found["asked"] == 250
+
+
 class Cut(BytesChannel):
     """Loses the connection at a message."""
 

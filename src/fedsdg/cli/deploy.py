@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from fedsdg.deployment import engine_module, job_settings, rewritten_job, write_party_files
+from fedsdg.deployment import check_engine, engine_module, job_settings, rewritten_job, write_party_files
 from fedsdg.errors import ConfigError, PeerError, PeerLost
 from fedsdg.job import Job, load_job
 from fedsdg.messages.agreement import job_hash
@@ -57,17 +57,17 @@ def flare(
     clients = tuple(loaded.clients)
     kits = kits_of.provision(out / "kits", project, host, clients, port=port)
     jobs.write_job(out / "job", clients, settings, patience)
-    parties = write_party_files(loaded, out / "parties")
+    parties = write_party_files(loaded, out / "parties", job)
     console = Console()
     _say(console, "job hashes, which clients can list under policy.jobs:")
     for kind in ("train", "resume", "predict"):
         _say(console, f"  {kind}: {_hash(loaded, {**settings, 'kind': kind})}")
     _say(console, "\nto each party, its kit and its file, and to nobody else:")
     for name, kit in {loaded.server.name: kits.server, **kits.clients}.items():
-        _say(console, f"  {name}: {kit} and {parties[name]}")
-        _say(console, f"    there: fedsdg site start {shlex.quote(str(kit))} --party {parties[name]}")
+        _say(console, f"  {name}: {quoted(kit)} and {quoted(parties[name])}")
+        _say(console, f"    there: fedsdg site start {quoted(kit)} --party {quoted(parties[name])}")
     _say(console, "\nwho submits (the label owner), when all sites run:")
-    _say(console, f"    fedsdg site submit {shlex.quote(str(kits.admin))} {shlex.quote(str(out / 'job'))}")
+    _say(console, f"    fedsdg site submit {quoted(kits.admin)} {quoted(out / 'job')}")
     _say(console, "    ... --kind resume   after an interruption;   ... --kind predict   to score [rows_to_score]")
 
 
@@ -80,6 +80,7 @@ def start(
     loaded = load_party(party)  # a wrong file is told before anything starts
     engine = "flower" if (kit / "flower.json").is_file() else "flare"
     kits = engine_module(f"fedsdg.runtime.{engine}_kits", engine)
+    check_engine(engine)
     command = kits.site_command(kit)
     _say(Console(stderr=True), f"{loaded.name}: site of {kit} starts")
     environment = kits.site_environment(kit) if engine == "flower" else kits.SITE_ENVIRONMENT
@@ -180,6 +181,11 @@ def _hash(job: Job, settings: dict[str, Any]) -> str:
     own = [] if job.server.columns == "none" or settings["kind"] == "predict" else [job.server.name]
     clients = [*job.clients, *own]
     return job_hash(canonical_job({**settings, "clients": clients}))
+
+
+def quoted(path: Path) -> str:
+    """Return a path as it can be typed into a shell."""
+    return shlex.quote(str(path))
 
 
 def _say(console: Console, text: str) -> None:

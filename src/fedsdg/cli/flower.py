@@ -21,6 +21,7 @@ from fedsdg.cli.deploy import (
     _hash,
     _say,
     deploy,
+    quoted,
     site,
 )
 from fedsdg.deployment import engine_module, job_settings, write_party_files
@@ -53,10 +54,11 @@ def flower(
     kits = _kits()
     clients, owner = tuple(loaded.clients), loaded.server.name
     link, trial = out / "superlink", out / "simulation"
-    deployment = kits.make_deployment(link, host, port)
-    kits.make_simulation(trial, port)
+    stream = f"{host}:{stream_port}"
+    deployment = kits.make_deployment(link, host, port, stream=stream)
+    kits.make_simulation(trial, port, stream=stream)
     nodes = {
-        name: kits.make_node_kit(out / "nodes" / name, name, deployment, kits.NODE_PORT + number)
+        name: kits.make_node_kit(out / "nodes" / name, name, deployment, kits.NODE_PORT + number, stream=stream)
         for number, name in enumerate(clients)
     }
     app = kits.write_app(
@@ -64,18 +66,20 @@ def flower(
         clients,
         settings,
         listen=f"0.0.0.0:{stream_port}",
-        dial=f"{host}:{stream_port}",
+        dial=stream,
         patience=patience,
     )
-    parties = write_party_files(loaded, out / "parties")
+    parties = write_party_files(loaded, out / "parties", job)
 
     def start(kit: Path, name: str) -> None:
-        _say(console, f"    fedsdg site start {_quoted(kit)} --party {_quoted(parties[name])}")
+        _say(console, f"    fedsdg site start {quoted(kit)} --party {quoted(parties[name])}")
 
     def submit(kit: Path, simulated: int = 0) -> None:
+        _say(console, f"    {variables(kit)} {shlex.join(kits.run_command(app, simulated))}")
+
+    def variables(kit: Path) -> str:
         settings = {**kits.QUIET, "FLWR_HOME": str(kit / "flower")}
-        environment = " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.items())
-        _say(console, f"    {environment} {shlex.join(kits.run_command(app, simulated))}")
+        return " ".join(f"{name}={shlex.quote(value)}" for name, value in settings.items())
 
     console = Console()
     _say(console, "job hashes, which clients can list under policy.jobs:")
@@ -84,15 +88,18 @@ def flower(
     _say(console, f"\n{owner}, the label owner, in a terminal of its own:")
     start(link, owner)
     for name, kit in nodes.items():
-        _say(console, f"\n{name} gets {kit} and {parties[name]}, and makes its key where it works:")
-        _say(console, f"    fedsdg site key {_quoted(kit)}")
+        _say(console, f"\n{name} gets {quoted(kit)} and {quoted(parties[name])}, and makes its key where it works:")
+        _say(console, f"    fedsdg site key {quoted(kit)}")
         _say(console, f"{owner} gets {name}.pub from it, nothing else, and lets it in:")
-        _say(console, f"    fedsdg site register {_quoted(link)} {_quoted(kit / f'{name}.pub')}")
+        _say(console, f"    fedsdg site register {quoted(link)} {quoted(kit / f'{name}.pub')}")
         _say(console, f"{name}, in a terminal of its own:")
         start(kit, name)
     _say(console, f"\n{owner} starts a run, on its own machine:")
     submit(link)
     _say(console, """    ... --run-config 'kind="resume"'   after an interruption;   'kind="predict"'   to score""")
+    _say(console, f"\nall runs with their numbers, and the end of one ({owner}, on its own machine):")
+    _say(console, f"    {variables(link)} flwr list {kits.CONNECTION}")
+    _say(console, f"    {variables(link)} flwr stop NUMBER {kits.CONNECTION}")
     _say(console, '\nto try it first with all parties on this machine (needs "fedsdg[flower-simulation]"):')
     start(trial, owner)
     submit(trial, len(clients))
@@ -117,7 +124,3 @@ def register(
     for public in public_keys:
         kits.register_node(deployment, public.stem, public)
         print(f"{public.stem} may connect now")
-
-
-def _quoted(path: Path) -> str:
-    return shlex.quote(str(path))

@@ -23,7 +23,9 @@ from nvflare.lighter.provisioner import Provisioner
 
 from fedsdg.errors import ConfigError
 from fedsdg.job import check_client_names
+from fedsdg.runtime.kit_files import AGAIN, read_object
 from fedsdg.runtime.processes import start
+from fedsdg.state_files import write_atomically
 
 Scheme = Literal["grpc", "tcp"]
 ADMIN = "lead@fedsdg.org"
@@ -144,13 +146,17 @@ def _restrict(kit: Path, classes: list[str], rights: dict[str, str]) -> None:
 def _keep_files_in_the_kit(kit: Path) -> None:
     """FLARE would keep jobs and their results under /tmp/nvflare, shared by all projects of a machine."""
     file = kit / "local" / "resources.json"
-    resources = json.loads(file.read_text())
-    if "snapshot_persistor" in resources:
+    resources = read_object(file)
+    if "snapshot_persistor" not in resources:
+        return
+    try:
         resources["snapshot_persistor"]["args"]["storage"]["args"]["root_dir"] = str(kit.resolve() / "snapshots")
         for part in resources["components"]:
             if part["id"] == "job_manager":
                 part["args"]["uri_root"] = str(kit.resolve() / "jobs")
-        file.write_text(json.dumps(resources, indent=2))
+    except (KeyError, TypeError, IndexError):
+        raise ConfigError(f"{file} is damaged: a part of it is missing or wrong; {AGAIN}") from None
+    write_atomically(file, json.dumps(resources, indent=2).encode())
 
 
 def _lock_away(state: Path) -> None:
@@ -179,14 +185,27 @@ def site_command(kit: Path) -> list[str]:
         kind, module, identity = "server", "nvflare.private.fed.app.server.server_train", ["org=server"]
     elif (startup / "fed_client.json").is_file():
         kind, module = "client", "nvflare.private.fed.app.client.client_train"
-        name = str(json.loads((startup / "fed_client.json").read_text())["client"]["fqsn"])
+        name = _name_in(startup / "fed_client.json")
         identity = [f"uid={name}", f"org={_organisation(name)}"]
     else:
         raise ConfigError(f"{kit} is no kit of a server or a client: nothing fitting lies in its folder startup")
-    (kit / "transfer").mkdir(exist_ok=True)
+    try:
+        (kit / "transfer").mkdir(exist_ok=True)
+    except OSError as problem:
+        raise ConfigError(f"Cannot write to {kit}: {problem.strerror or problem}.") from None
     _keep_files_in_the_kit(kit)
     settings = ["--set", "secure_train=true", *identity, "config_folder=config"]
     return [sys.executable, "-u", "-m", module, "-m", str(kit.resolve()), "-s", f"fed_{kind}.json", *settings]
+
+
+def _name_in(file: Path) -> str:
+    """Return whose kit it is."""
+    client = read_object(file).get("client")
+    name = client.get("fqsn") if isinstance(client, dict) else None
+    if not isinstance(name, str):
+        raise ConfigError(f"{file} is damaged: it names no client; {AGAIN}")
+    check_client_names([name], f"{file}: client.fqsn")
+    return name
 
 
 def start_site(kit: Path, environment: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:

@@ -26,6 +26,7 @@ from fedsdg.errors import ConfigError, PeerError
 from fedsdg.job import check_client_names
 from fedsdg.runtime.certificates import write_authority, write_node_key
 from fedsdg.runtime.flower_guard import COMPONENTS
+from fedsdg.runtime.kit_files import checked_kit
 from fedsdg.runtime.processes import own_path
 from fedsdg.runtime.serving import Patience
 
@@ -67,29 +68,35 @@ class Deployment:
         return site_environment(self.folder)
 
 
-def make_deployment(folder: Path, host: str, port: int = 8000, valid_days: int = 360) -> Deployment:
-    """Make the label owner's kit: certificates for a SuperLink, and a connection for Flower's command line."""
+def make_deployment(
+    folder: Path, host: str, port: int = 8000, valid_days: int = 360, *, stream: str = ""
+) -> Deployment:
+    """Make the label owner's kit: certificates for a SuperLink, and a connection for Flower's command line.
+
+    `stream` is the address of the messages' own stream, in every kit. A job's app decides; `fedsdg doctor` looks there.
+    """
     if folder.exists() and any(folder.iterdir()):
         raise ConfigError(f"{folder} is not empty; certificates are not made over. Choose another folder.")
     deployment = Deployment(folder.resolve(), host, port)
     write_authority(deployment.authority.parent, host, valid_days)
-    _write_kit(deployment.folder, {"kind": "superlink", "host": host, "port": port})
+    _write_kit(deployment.folder, {"kind": "superlink", "host": host, "port": port, "stream": stream})
     return open_deployment(folder)
 
 
-def make_simulation(folder: Path, port: int = 8000) -> Deployment:
+def make_simulation(folder: Path, port: int = 8000, *, stream: str = "") -> Deployment:
     """Make a kit that runs all parties on this machine, under Flower's simulation: no certificates, loopback only."""
     folder.mkdir(parents=True)
-    _write_kit(folder, {"kind": "simulation", "host": "127.0.0.1", "port": port})
+    _write_kit(folder, {"kind": "simulation", "host": "127.0.0.1", "port": port, "stream": stream})
     return open_deployment(folder)
 
 
-def make_node_kit(folder: Path, name: str, deployment: Deployment, port: int = NODE_PORT) -> Path:
+def make_node_kit(folder: Path, name: str, deployment: Deployment, port: int = NODE_PORT, *, stream: str = "") -> Path:
     """Make what a client is given: its name, the SuperLink's address and certificate, and no key."""
     check_client_names([name])
     folder.mkdir(parents=True)
     shutil.copyfile(deployment.authority, folder / "ca.pem")
-    _write_kit(folder, {"kind": "supernode", "name": name, "superlink": deployment.address, "port": port})
+    kit = {"kind": "supernode", "name": name, "superlink": deployment.address, "port": port, "stream": stream}
+    _write_kit(folder, kit)
     return folder
 
 
@@ -108,14 +115,8 @@ def make_key(kit: Path) -> Path:
 
 
 def read_kit(kit: Path, *kinds: str) -> dict[str, Any]:
-    """Return what a kit says of itself; it must be one of these kinds."""
-    try:
-        found = dict(json.loads((kit / KIT_FILE).read_text()))
-    except (OSError, ValueError, TypeError):
-        raise ConfigError(f"{kit} is no kit for Flower; `fedsdg deploy flower` makes them") from None
-    if found.get("kind") not in kinds:
-        raise ConfigError(f"{kit} is the kit of a {found.get('kind')}; this is for a {' or '.join(kinds)}")
-    return found
+    """Return what a kit says of itself; it must be one of these kinds, and say all that its kind needs."""
+    return checked_kit(kit / KIT_FILE, kinds)
 
 
 def open_deployment(kit: Path) -> Deployment:
@@ -128,8 +129,11 @@ def open_deployment(kit: Path) -> Deployment:
     else:
         connection["insecure"] = True
     home = deployment.folder / "flower"
-    home.mkdir(mode=0o700, exist_ok=True)
-    (home / "config.toml").write_text(tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: connection}}))
+    try:
+        home.mkdir(mode=0o700, exist_ok=True)
+        (home / "config.toml").write_text(tomli_w.dumps({"superlink": {"default": CONNECTION, CONNECTION: connection}}))
+    except OSError as problem:
+        raise ConfigError(f"Cannot write to {home}: {problem.strerror or problem}.") from None
     return deployment
 
 
@@ -138,7 +142,7 @@ def site_command(kit: Path) -> list[str]:
     found = read_kit(kit, "superlink", "simulation", "supernode")
     if found["kind"] == "supernode":
         key = kit.resolve() / found["name"]
-        if not key.exists():
+        if not key.is_file():
             raise ConfigError(f"{kit} has no key yet: make it here, with `fedsdg site key {shlex.quote(str(kit))}`")
         return supernode_command(found["name"], key, found["superlink"], key.with_name("ca.pem"), int(found["port"]))
     deployment = open_deployment(kit)
