@@ -17,12 +17,12 @@ from fedsdg.datasets.named_tables import bank_loans
 from fedsdg.datasets.synthetic import friedman_like, madelon_like
 from fedsdg.learning.plain_training import train_plain
 
-MADELON_SEEDS = (11, 12, 13)
+MADELON_SEEDS = (11, 12, 13, 14, 15)
 
 
 @pytest.fixture(scope="module")
 def madelon():
-    """Train on 2,000 x 500 with two clients; 1,000 further rows are the test. Three data sets: one is luck."""
+    """Train on 2,000 x 500 with two clients; 1,000 further rows are the test. Five data sets: one is luck."""
     runs = []
     for seed in MADELON_SEEDS:
         data = madelon_like(3000, 500, seed=seed)
@@ -93,7 +93,7 @@ def steps_until_a_tenth_is_open(data, initialization):
 
 def test_gini_initialisation_reaches_a_tenth_of_the_features_in_60_percent_of_the_steps():
     steps = {"gini": 0, "constant": 0}
-    for seed in (11, 12, 13):  # one seed alone varies between 54 and 61 %
+    for seed in range(11, 17):  # one seed alone varies between 54 and 62 %
         data = madelon_like(2000, 500, seed=seed)
         for initialization in steps:
             steps[initialization] += steps_until_a_tenth_is_open(data, initialization)

@@ -2,8 +2,7 @@
 
 How many to keep is not part of a filter. Three ways are offered: a number (for instance as many as another method
 kept), a share of all columns (the published comparisons use one half), or the choice of the validation rows: the final
-model is trained for a few shares and the smallest within one standard error of the best is taken, which is the rule
-that FedSDG-FS follows, too.
+model is trained for a few shares and the smallest within one standard error of the best is taken.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from fedsdg.baselines.final_model import train_candidate
 from fedsdg.baselines.selector import Selection, VerticalData
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError
-from fedsdg.learning.selection import PathPoint, choose_point
+from fedsdg.learning.selection import PathPoint, smallest_as_accurate
 
 Score = Callable[[VerticalData, str], FloatArray]
 """(data, client) -> one score per column of that client, higher is better; unusable columns -inf."""
@@ -98,4 +97,4 @@ def best_share(data: VerticalData, scores: Mapping[str, FloatArray]) -> Selectio
             continue
         candidates[count] = top(scores, count)
         path.append(PathPoint(count, count, train_candidate(data, candidates[count]).score(data.validation_rows)))
-    return candidates[choose_point(path, "one_standard_error").n_open]
+    return candidates[smallest_as_accurate(path).n_open]

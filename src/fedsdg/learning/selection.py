@@ -53,6 +53,18 @@ def choose_point(
     )
 
 
+def smallest_as_accurate(path: Sequence[PathPoint]) -> PathPoint:
+    """Return the sparsest point whose accuracy is within one standard error of the best: for separate models.
+
+    Unlike the points of one path, models that were trained one by one differ in loss by the luck of their start.
+    """
+    best = max(path, key=lambda point: (point.score.value, -point.score.loss))
+    return min(
+        (point for point in path if within_one_standard_error(point, best)),
+        key=lambda point: (point.n_open, -point.score.value),
+    )
+
+
 def steadied(path: Sequence[PathPoint]) -> list[PathPoint]:
     """Return the path with every point's row losses averaged over itself and its neighbours.
 
