@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 import socket
@@ -16,6 +15,7 @@ from fedsdg.diagnosis import Finding
 from fedsdg.errors import FedSDGError
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.party import Party, load_party
+from fedsdg.runtime.kit_files import FIELDS, checked_kit, read_object
 
 #: The package of each engine.
 ENGINES = {"flare": "nvflare", "flower": "flwr"}
@@ -63,7 +63,10 @@ def _party(path: Path) -> list[Finding]:
 
 
 def _folder(folder: Path) -> Finding:
-    above = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        above = next(place for place in (folder, *folder.parents) if place.exists())
+    except OSError as problem:  # a name that no system takes
+        return Finding("folder", "broken", f"cannot be made: {problem.strerror}")
     if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
         return Finding("folder", "broken", f"{above} cannot be written")
     return Finding("folder", "ok", "can be written")
@@ -103,19 +106,18 @@ def _engine(engine: str) -> Finding:
 
 def _flower_kit(kit: Path) -> list[Finding]:
     try:
-        found = json.loads((kit / "flower.json").read_text())
-        kind = found["kind"]
-        address = str(found["superlink"]) if kind == "supernode" else f"{found['host']}:{found['port']}"
-        stream = str(found.get("stream") or "")
-    except (OSError, ValueError, KeyError, TypeError):
-        return [Finding("kit", "broken", f"{kit} cannot be read; ask the label owner for it again")]
+        found = checked_kit(kit / "flower.json", tuple(FIELDS))
+    except FedSDGError as problem:
+        return [Finding("kit", "broken", str(problem))]
+    kind = found["kind"]
+    address = found["superlink"] if kind == "supernode" else f"{found['host']}:{found['port']}"
     role = "client" if kind == "supernode" else "server"
-    ports = [_reached(address, role), _stream(stream, role)]
+    ports = [_reached(address, role), _stream(str(found.get("stream") or ""), role)]
     if kind == "simulation":
         return ports
     if kind == "superlink":
         return [_certificate(kit / "certificates" / "server.pem"), *ports]
-    made = (kit / str(found.get("name"))).is_file()
+    made = (kit / found["name"]).is_file()
     advice = f"make it: fedsdg site key {shlex.quote(str(kit))}"
     key = Finding("key", "ok" if made else "broken", "made here" if made else advice)
     return [key, _certificate(kit / "ca.pem"), *ports]
@@ -147,16 +149,18 @@ def _certificate(path: Path) -> Finding:
 
 def _port(config: Path, role: str) -> Finding:
     try:
-        address = str(json.loads(config.read_text())["servers"][0]["service"]["target"])
-    except (OSError, ValueError, KeyError, IndexError, TypeError):
+        address = str(read_object(config)["servers"][0]["service"]["target"])
+    except FedSDGError as problem:
+        return Finding("kit", "broken", str(problem))
+    except (KeyError, IndexError, TypeError):
         return Finding("port", "note", f"{config.name} names no address")
     return _reached(address, role)
 
 
 def _reached(address: str, role: str, subject: str = "port", unreachable: str = "cannot be reached (yet)") -> Finding:
     host, _, port = address.rpartition(":")
-    if not port.isdigit():
-        return Finding(subject, "note", f"{address} names no port")
+    if not (port.isascii() and port.isdigit() and len(port) <= 5):
+        return Finding(subject, "note", f"{address[:80]} names no port")
     number = int(port)
     try:
         if role == "server":

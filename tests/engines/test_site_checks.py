@@ -121,3 +121,39 @@ def test_a_kit_without_its_engine_is_broken_and_the_doctor_says_what_to_install(
     assert "FAIL  engine" in done.output
     with pytest.raises(ConfigError, match=told):
         engine_module(f"fedsdg.runtime.{engine}_kits", engine)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "[" * 100_000,
+        "[]",
+        '{"kind": "planet", "host": "localhost", "port": 8000}',
+        '{"kind": "supernode", "name": "../../etc/passwd", "superlink": "localhost:1", "port": 1}',
+        '{"kind": "supernode", "name": "clinic", "superlink": "localhost:\u00b2", "port": 1}',
+        '{"kind": "superlink", "host": 7, "port": "8000"}',
+    ],
+)
+def test_a_damaged_kit_is_called_broken_and_the_doctor_goes_on(content: str, tmp_path: Path):
+    (tmp_path / "flower.json").write_text(content)
+    finding = found(tmp_path)["kit"]
+    assert finding.verdict == "broken"
+    assert "ask the label owner for the kit again" in finding.text
+
+
+@pytest.mark.parametrize("target", ["localhost:\u00b2", "localhost:" + "9" * 5000, "no port", {}])
+def test_an_address_without_a_port_is_a_remark(target, tmp_path: Path):
+    (tmp_path / "startup").mkdir()
+    file = tmp_path / "startup" / "fed_server.json"
+    file.write_text(json.dumps({"servers": [{"service": {"target": target}}]}))
+    assert found(tmp_path)["port"].verdict == "note"
+    file.write_text("[" * 100_000)
+    assert found(tmp_path)["kit"].verdict == "broken"
+
+
+def test_names_that_no_system_takes_are_told(tmp_path: Path):
+    (tmp_path / "party.toml").write_text(
+        f'[party]\nname = "a"\nfolder = "{"x" * 300}"\n\n[rows]\ntable = "{"y" * 300}.csv"\nid = "who"\n\n[policy]\n'
+    )
+    findings = {finding.subject: finding for finding in examine_site(tmp_path / "party.toml", None)}
+    assert (findings["folder"].verdict, findings["rows"].verdict) == ("broken", "broken")

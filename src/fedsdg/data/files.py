@@ -39,9 +39,13 @@ Choose = Callable[[Sequence[str]], Sequence[str]]
 def read_file(path: Path, owner: str, choose: Choose, typed: Sequence[str] = ()) -> pl.DataFrame:
     """Read the chosen columns of a file. Cells of a text file are kept as written, but for the `typed` columns."""
     kind = path.suffix.lower()
-    if path.is_dir():
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except OSError as problem:  # a name that no system takes
+        raise DataError(f"{owner}: {problem.strerror}: {path}") from None
+    if is_folder:
         raise DataError(f"{owner}: {path} is a folder, not a table.")
-    if not path.is_file():
+    if not is_file:
         raise DataError(f"{owner}: there is no file {path}.")
     if kind not in (*PARQUET, *ARROW, *SEPARATORS):
         raise DataError(f"{owner}: {path.name} is neither .csv, .tsv, .parquet, .arrow nor .feather.")
