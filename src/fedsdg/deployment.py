@@ -149,8 +149,8 @@ def rewritten_job(folder: Path, copy: Path, changes: Mapping[str, Any]) -> Path:
     path = copy / "server" / "config" / "fedsdg.json"
     try:
         brought = json.loads(path.read_text())
-        brought["settings"] |= dict(changes)
-    except (OSError, ValueError, KeyError, TypeError):
+        brought["settings"] = {**brought["settings"], **changes}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{folder} is no job folder of fedsdg") from None
     path.write_text(json.dumps(brought, indent=2))
     return copy

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from fedsdg.cli import deploy as commands
 from fedsdg.cli.app import app
 from fedsdg.client.policy import Policy
+from fedsdg.deployment import rewritten_job
 from fedsdg.errors import ConfigError, PeerError, PeerLost
 from fedsdg.messages.agreement import job_hash
 from fedsdg.party import load_party
@@ -171,6 +172,25 @@ def test_a_site_that_is_listed_and_dead_is_not_taken_for_one_that_is_back(monkey
     with pytest.raises(PeerError, match="not connected after 0 seconds: b"):
         wait_for_clients(Listing(still, {"a": 20.0, "b": 10.0}), ("a", "b"), 0, anew=True)
     wait_for_clients(Listing(still, {"a": 20.0}, {"a": 20.0, "b": 31.0}), ("a", "b"), 60, anew=True)
+
+
+@pytest.mark.parametrize(
+    "meta", ["", "[]", "{}", "[" * 100_000, '{"mandatory_clients": 3}', '{"mandatory_clients": "shop"}']
+)
+def test_a_damaged_job_folder_is_told_before_anybody_is_waited_for(meta: str, tmp_path: Path):
+    (tmp_path / "meta.json").write_text(meta)
+    result = invoke("site", "submit", tmp_path, tmp_path)
+    assert isinstance(result.exception, ConfigError), result.output
+    assert "is no job folder" in str(result.exception)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"settings": 3}', '{"settings": null}', "[" * 100_000])
+def test_damaged_settings_of_a_job_are_told(content: str, tmp_path: Path):
+    place = tmp_path / "job" / "server" / "config"
+    place.mkdir(parents=True)
+    (place / "fedsdg.json").write_text(content)
+    with pytest.raises(ConfigError, match="no job folder of fedsdg"):
+        rewritten_job(tmp_path / "job", tmp_path / "copy", {"kind": "resume"})
 
 
 def test_what_is_no_job_folder_is_told(tmp_path: Path):

@@ -104,7 +104,9 @@ def submit(
     jobs = engine_module("fedsdg.runtime.flare_jobs", "flare")
     try:
         clients = json.loads((job / "meta.json").read_text())["mandatory_clients"]
-    except (OSError, ValueError, KeyError, TypeError):
+        if not isinstance(clients, list) or not all(isinstance(client, str) for client in clients):
+            raise TypeError
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         raise ConfigError(f"{job} is no job folder") from None
     changes = {"kind": kind, **({} if run is None else {"run": run})}
     console = Console(stderr=True)

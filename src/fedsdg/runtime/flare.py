@@ -254,5 +254,5 @@ def _brought_along(folder: Path) -> tuple[dict[str, Any], Patience]:
     try:
         brought = json.loads((folder / SETTINGS_FILE).read_text())
         return dict(brought["settings"]), Patience(**brought["patience"])
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         raise ConfigError(f"the job has no usable {SETTINGS_FILE}; write its folder with fedsdg") from None

@@ -76,7 +76,7 @@ class Plan:
                 {**{k: v for k, v in config.items() if k not in plan}, **json.loads(str(config[REST]))},
                 Patience(float(config["start"]), float(config["silence"]), float(config["answer"])),
             )
-        except (KeyError, ValueError, TypeError):
+        except (KeyError, ValueError, TypeError, RecursionError):
             raise ConfigError("the run's configuration cannot be used; write the app with fedsdg") from None
 
 
