@@ -27,6 +27,11 @@ def wait_until(true: Callable[[], object], seconds: float = 90.0, what: str = "i
         time.sleep(0.05)
 
 
+def wait_for_words(words: str, log: Callable[[], str], seconds: float = 60.0) -> None:
+    """Wait until a log holds these words: another process writes it, often a little after the news has reached us."""
+    wait_until(lambda: words in log(), seconds, f"a line {words!r} in a log")
+
+
 def wait_for_port(port: int, seconds: float = 90.0) -> None:
     def answers() -> bool:
         with socket.socket() as probe:

@@ -18,7 +18,7 @@ pytest.importorskip("flwr", reason="needs fedsdg[flower]")
 
 import engine_jobs
 from engine_jobs import CLIENTS
-from sites import Proxy, environment, free_port, speaking_another_protocol, wait_for_port, wait_until
+from sites import Proxy, environment, free_port, speaking_another_protocol, wait_for_port, wait_for_words, wait_until
 
 from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.runtime.certificates import job_certificate, write_authority
@@ -167,25 +167,27 @@ def test_a_client_whose_process_ends_ends_the_job_within_the_waiting_time(system
     reason = system.outcome(run).decode()
     assert f"client {DYING!r} has given no sign of life for 5 seconds" in reason
     wait_until(lambda: status(system.deployment, run)[0] == "finished:failed", 60, "the end that Flower sees")
-    assert reason.strip() in status(system.deployment, run)[1]
+    wait_for_words(reason.strip(), lambda: status(system.deployment, run)[1])
 
 
 def test_a_client_with_another_protocol_is_refused_and_both_sides_say_why(system: System):
     reason = f"it speaks protocol 99 and the server {PROTOCOL_VERSION}: upgrade one of them"
     assert f"client {OTHER!r} was refused: {reason}" in system.outcome(system.runs["protocol"]).decode()
-    wait_until(lambda: reason in system.log(OTHER), 30, "the client's own reason")
+    wait_for_words(reason, lambda: system.log(OTHER))
 
 
 def test_a_client_does_not_believe_a_stream_with_another_certificate_and_the_job_ends(system: System):
     reason = system.outcome(system.runs["impostor"]).decode()
     assert f"client {OTHER!r} ended before the job did: PeerError; its own log says why" in reason
-    assert "is not the server of this job: its certificate is another" in system.log(OTHER)
+    wait_for_words("is not the server of this job: its certificate is another", lambda: system.log(OTHER))
 
 
 def test_an_app_that_brings_code_is_refused_by_the_node_and_the_server_is_told(system: System):
     reason = system.outcome(system.runs["code"]).decode()
     assert f"client {OTHER!r} ended before the job did: Flower's error 7 (its SuperNode refused the app)" in reason
-    assert "refused an app: it brings files besides its settings; nothing of it was run" in system.log(OTHER)
+    wait_for_words(
+        "refused an app: it brings files besides its settings; nothing of it was run", lambda: system.log(OTHER)
+    )
     assert not list((system.folder / OTHER).rglob("anything.py"))
 
 
