@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fedsdg.cli.experiment import experiment as command
 from fedsdg.experiments import accuracy, catalogue, runner
 from fedsdg.experiments.filter_cost import measure_filter
-from fedsdg.experiments.gate_paths import steps_until
+from fedsdg.experiments.gate_paths import record_path, steps_until
 from fedsdg.experiments.motivation import noisy_parts, redundant_parts
 from fedsdg.experiments.permuted_labels import chance
 from fedsdg.experiments.security_cost import measure_job
@@ -129,6 +129,15 @@ def test_the_first_step_with_few_enough_open_features_is_found():
     curve = [{"step": 5.0, "open": 90.0}, {"step": 10.0, "open": 50.0}, {"step": 15.0, "open": 20.0}]
     assert steps_until(curve, 0.5, 100) == 10
     assert steps_until(curve, 0.1, 100) is None
+
+
+def test_every_copy_of_a_row_is_counted_in_what_training_sends():
+    gates = TINY.gates.model_copy(update={"embedding_gates": False})
+    config = TINY.with_changes(mc_samples=2, gates=gates, retrain=False)
+    phase = config.gated_phase
+    sent = record_path(small_cell(config), config)["training_values"]
+    values = 2 * phase.embedding * phase.steps * phase.batch_size  # of two clients, every row once, there
+    assert sent == 2 * 2 * values  # and back, and every row with two gate draws
 
 
 def test_agreement_and_fall_measure_stability():

@@ -31,8 +31,8 @@ def record_path(cell: Cell, config: TrainingConfig, *, overlap: bool = False) ->
     def watch(progress: Progress, federation: PlainFederation) -> None:
         nonlocal values_sent
         sent = federation.open_embeddings()
-        phase = config.gated_phase if progress.phase == "gated" else config.compact_phase
-        values_sent += 2 * sent * min(phase.batch_size, len(cell.vertical.train_rows))  # embeddings there, slopes back
+        plan = federation.clients[next(iter(federation.layers))].learner.plan
+        values_sent += 2 * sent * plan.rows_per_step  # embeddings there, slopes back
         if progress.point is None:
             return
         entry = {
