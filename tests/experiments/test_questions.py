@@ -192,6 +192,19 @@ def test_the_runner_up_is_the_best_method_with_as_few_features():
     assert "features on 1, and statistically tied on 0" in accuracy.standing(rows)
 
 
+def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():
+    rows = []
+    for seed, score in ((0, 0.8), (1, 0.9)):
+        rows += [
+            row("MADELON", "fedsdg", fold, seed, accuracy=score, selected=13 - seed, ratio=0.026) for fold in range(3)
+        ]
+        rows += [row("MADELON", "all", fold, seed, accuracy=0.7, selected=9, ratio=0.018) for fold in range(3)]
+    rows += [row("MADELON", "less_vfl", fold, 0, accuracy=0.82, selected=13, ratio=0.026) for fold in range(3)]
+    line = next(text for text in accuracy.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
+    assert "LESS-VFL: 82.0 ± 0.0 / 0.026 (3 cells) | behind (-2.0" in line  # although 82.0 is less than our mean
+    assert "features on 0, and statistically tied on 0" in accuracy.standing(rows)
+
+
 def test_a_surrogate_is_called_one_in_tables_and_has_no_number_of_the_paper():
     names = ("fedsdg", "sffs@matched")
     rows = [

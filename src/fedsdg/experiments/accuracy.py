@@ -23,7 +23,7 @@ from fedsdg.experiments.methods import (
     validated,
     with_share,
 )
-from fedsdg.experiments.statistics import folds_of, group, metric, paired_test, summary
+from fedsdg.experiments.statistics import folds_of, group, lead, paired_test, shared_cells
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
 
 DATASETS = (
@@ -105,8 +105,9 @@ def standing(rows: Sequence[Row]) -> str:
         if not rivals:
             continue
         counted += 1
-        test = paired_test(ours, rivals[_best(rivals)], folds)
-        if _mean(ours) >= _mean(rivals[_best(rivals)]):
+        best = rivals[_best(ours, rivals)]
+        test = paired_test(ours, best, folds)
+        if lead(ours, best) >= 0:
             ahead += 1
         elif test is not None and test.verdict == "tied":
             tied += 1
@@ -131,29 +132,32 @@ def paper_table(rows: Sequence[Row]) -> str:
 
 
 def _as_few(ours: Sequence[Row], methods: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Return the methods that kept at most as many columns (on average, to half a column)."""
-    most = field_summary(ours, "selected").mean + 0.5
-    return {
-        method: found
-        for method, found in methods.items()
-        if method not in NOT_BASELINES and field_summary(found, "selected").mean <= most
-    }
+    """Return the methods that kept at most as many columns (on average over the cells of both, to half a column)."""
+    found = {}
+    for method, theirs in methods.items():
+        shared = shared_cells(ours, theirs)
+        if method in NOT_BASELINES or not shared:
+            continue
+        most = field_summary([left for left, _ in shared], "selected").mean + 0.5
+        if field_summary([right for _, right in shared], "selected").mean <= most:
+            found[method] = theirs
+    return found
 
 
-def _mean(rows: Sequence[Row]) -> float:
-    return summary([metric(row) for row in rows]).mean
-
-
-def _best(methods: dict[str, list[Row]]) -> str:
-    return max(methods, key=lambda method: _mean(methods[method]))
+def _best(ours: Sequence[Row], methods: dict[str, list[Row]]) -> str:
+    """Return the method that does best against ours."""
+    return min(methods, key=lambda method: lead(ours, methods[method]))
 
 
 def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> tuple[str, str]:
+    others = {method: theirs for method, theirs in others.items() if shared_cells(ours, theirs)}
     if not others:
         return "-", "-"
-    best = _best(others)
+    best = _best(ours, others)
     test = paired_test(ours, others[best], folds)
     text = f"{label(best)}: {score_text(others[best])} / {field_text(others[best], 'ratio', '.3f')}"
+    if len(others[best]) < len(ours):
+        text += f" ({len(others[best])} cells)"
     if test is None:
         return text, "-"
     return text, f"{test.verdict} ({100 * test.difference:+.1f}, p = {test.p_value:.2f})"

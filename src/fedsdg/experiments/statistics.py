@@ -57,11 +57,10 @@ def paired_test(first: Sequence[Row], second: Sequence[Row], folds: int) -> Pair
     The training rows of different folds overlap, so their scores are not independent and the plain paired t test finds
     differences that are not there; Nadeau and Bengio add the ratio of test to training rows to the variance.
     """
-    left, right = by_cell(first), by_cell(second)
-    shared = sorted(set(left) & set(right))
+    shared = shared_cells(first, second)
     if len(shared) < 2:
         return None
-    differences = np.array([metric(left[cell]) - metric(right[cell]) for cell in shared])
+    differences = np.array([metric(left) - metric(right) for left, right in shared])
     mean, variance = float(differences.mean()), float(differences.var(ddof=1))
     if variance == 0:
         return PairedTest(mean, 1.0 if mean == 0 else 0.0, len(shared))
@@ -72,6 +71,20 @@ def paired_test(first: Sequence[Row], second: Sequence[Row], folds: int) -> Pair
 def by_cell(rows: Sequence[Row]) -> dict[tuple[int, int], Row]:
     """Return the rows of one data set and method by seed and fold."""
     return {(int(row["seed"]), int(row["fold"])): row for row in rows}
+
+
+def shared_cells(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Row]]:
+    """Return the rows of two methods pair by pair, where both have an answer.
+
+    A method that was run with fewer seeds must not look better or worse for the folds that it was spared.
+    """
+    left, right = by_cell(first), by_cell(second)
+    return [(left[cell], right[cell]) for cell in sorted(set(left) & set(right))]
+
+
+def lead(first: Sequence[Row], second: Sequence[Row]) -> float:
+    """Return by how much the first method is better on the cells that both have; NaN without such cells."""
+    return summary([metric(left) - metric(right) for left, right in shared_cells(first, second)]).mean
 
 
 def group(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
