@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 NATIVE_SOURCES := $(wildcard src/fedsdg/crypto/backends/native/*)
 
-.PHONY: help demo example test test-engines check bench build clean
+.PHONY: help demo example test test-engines check bench tables build clean
 .DEFAULT_GOAL := help
 
 help:           ## list the targets
@@ -46,6 +46,9 @@ bench: $(READY) ## measure, and write bench-results/*.json and the pages docs/be
 	@$(BIN)/fedsdg bench job --json bench-results/job.json --markdown docs/benchmarks-job.md
 	@$(BIN)/fedsdg bench scale --json bench-results/scale.json --markdown docs/benchmarks-scale.md
 	@$(BIN)/fedsdg bench engines --json bench-results/engines.json --markdown docs/benchmarks-engines.md
+
+tables: $(READY) ## write the recorded results (results/*) into README.md and docs/reproduction.md
+	@$(BIN)/python docs/recorded_tables.py
 
 build: $(READY) ## sdist and wheel in dist/
 	@$(BIN)/python -m build --outdir dist .

@@ -203,6 +203,10 @@ def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():
     line = next(text for text in accuracy.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
     assert "LESS-VFL: 82.0 ± 0.0 / 0.026 (3 cells) | behind (-2.0" in line  # although 82.0 is less than our mean
     assert "features on 0, and statistically tied on 0" in accuracy.standing(rows)
+    short = accuracy.short_table(rows).splitlines()
+    assert short[2] == "| FedSDG-FS | 85.0 / 0.026 |"  # not in bold: somebody is above it
+    assert short[3].endswith("| 82.0 |")
+    assert [line.split(" | ")[1] for line in short[4:]] == ["- |", "70.0 |", "- |"]
 
 
 def test_a_surrogate_is_called_one_in_tables_and_has_no_number_of_the_paper():

@@ -16,7 +16,9 @@ from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.methods import (
     ALL,
     FEDSDG,
+    FILTERS,
     LESS_VFL,
+    MATCHED,
     ORIGINAL_GATE,
     label,
     matched,
@@ -39,6 +41,7 @@ DATASETS = (
 )
 CEILING = "centralised"
 NOT_BASELINES = ("fedsdg", CEILING)
+_MATCHED_FILTERS = {(base, "@", MATCHED) for base in FILTERS if base != "random"}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -91,6 +94,34 @@ def runner_up_table(rows: Sequence[Row]) -> str:
         )
     header = ["data set", "FedSDG-FS", "best with as few", "verdict", "best of all", "verdict", "centralised"]
     return markdown(header, lines)
+
+
+def short_table(rows: Sequence[Row]) -> str:
+    """Return the comparison in a few lines: ours, the best with as few columns, the filters, all columns, the ceiling.
+
+    Bold is at or above every method with at most as many columns.
+    """
+    header, ours_line, best_line, filters_line, all_line, ceiling_line = [""], [], [], [], [], []
+    for name, of in group(rows).items():
+        ours = of["fedsdg"]
+        rivals = _as_few(ours, of)
+        best = rivals[_best(ours, rivals)]
+        filters = [_score(of[method]) for method in of if method.partition("@") in _MATCHED_FILTERS]
+        text = _score(ours)
+        header.append(f"{name} (R²)" if "r2" in ours[0] else label_of(name, ours))
+        ours_line.append(f"{f'**{text}**' if lead(ours, best) >= 0 else text} / {field_text(ours, 'ratio', '.3f')}")
+        best_line.append(_score(best))
+        filters_line.append(f"{min(filters, key=float)} to {max(filters, key=float)}" if filters else "-")
+        all_line.append(_score(of["all"]) if "all" in of else "-")
+        ceiling_line.append(_score(of[CEILING]) if CEILING in of else "-")
+    lines = {
+        "FedSDG-FS": ours_line,
+        "best baseline with as few columns": best_line,
+        "filters with as many (Gini, F, chi2, ...)": filters_line,
+        "all columns": all_line,
+        "best centralised model, all columns": ceiling_line,
+    }
+    return markdown(header, [[name, *cells] for name, cells in lines.items()])
 
 
 def standing(rows: Sequence[Row]) -> str:
@@ -161,6 +192,11 @@ def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> t
     if test is None:
         return text, "-"
     return text, f"{test.verdict} ({100 * test.difference:+.1f}, p = {test.p_value:.2f})"
+
+
+def _score(rows: Sequence[Row]) -> str:
+    """Return the mean alone."""
+    return score_text(rows).partition(" ")[0]
 
 
 def _all(methods: dict[str, list[Row]]) -> list[Row]:

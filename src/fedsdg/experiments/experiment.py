@@ -43,14 +43,14 @@ class Experiment:
             f"{self.name} has no method {name!r}; there are {', '.join(each.name for each in self.variants)}"
         )
 
-    def page(self, rows: Sequence[Row]) -> str:
+    def page(self, rows: Sequence[Row], table: Callable[[Sequence[Row]], str] | None = None) -> str:
         """Return the results as Markdown, in the order of data sets and variants, whatever order they came in."""
         order = {each.name: index for index, each in enumerate(self.variants)}
         first = {
             name: index for index, name in enumerate(dict.fromkeys((*self.datasets, *(r["dataset"] for r in rows))))
         }
         known = [row for row in rows if row["method"] in order]
-        return self.table(sorted(known, key=lambda row: (first[row["dataset"]], order[row["method"]])))
+        return (table or self.table)(sorted(known, key=lambda row: (first[row["dataset"]], order[row["method"]])))
 
     def methods_for(self, dataset: str) -> tuple[Variant, ...]:
         """Return the variants that apply to a data set."""
