@@ -28,9 +28,10 @@ from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_files import SavedPart
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.objective import Objective, Score
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.randomness import fresh_private_seed
-from fedsdg.learning.two_phase_training import TrainingResult, train_on_all_columns
+from fedsdg.learning.training_result import TrainingResult
+from fedsdg.learning.two_phase_training import train_on_all_columns
 from fedsdg.messages.traffic import Traffic
 from fedsdg.prediction import Model
 from fedsdg.runtime.in_process import InProcessChannel

@@ -19,7 +19,7 @@ from fedsdg.baselines.sffs import f_scores
 from fedsdg.baselines.vflfs import VFLFS
 from fedsdg.errors import ConfigError
 from fedsdg.learning.local_client import LocalClient
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.two_phase_training import train_on_all_columns
 
 SELECTORS = [

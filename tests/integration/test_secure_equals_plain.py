@@ -21,7 +21,8 @@ from fedsdg.data.feature_table import FeatureTable
 from fedsdg.learning import two_phase_training
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.plain_training import PlainModel, train_plain
-from fedsdg.learning.two_phase_training import TrainingResult, train
+from fedsdg.learning.training_result import TrainingResult
+from fedsdg.learning.two_phase_training import train
 from fedsdg.runtime.in_process import InProcessChannel
 from fedsdg.server import noisy_weights
 from fedsdg.server.federation import MaskedFederation

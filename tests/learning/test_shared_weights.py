@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from learning_helpers import deal, private_seeds
 
-from fedsdg.learning import plain_training
+from fedsdg.learning import plain_federation
 from fedsdg.learning.plain_training import train_plain
 
 SHARE_BITS = 40 + 64
@@ -79,5 +79,5 @@ def test_training_on_shares_equals_training_in_the_clear_bit_for_bit(interactive
         return model.result.losses, model.selected_columns, weights, model.outputs(tables).numpy().tobytes()
 
     in_the_clear = learn()
-    monkeypatch.setattr(plain_training, "build_layer", lambda kind, weights, _: SharedLayer(kind, weights))
+    monkeypatch.setattr(plain_federation, "build_layer", lambda kind, weights, _: SharedLayer(kind, weights))
     assert learn() == in_the_clear

@@ -31,7 +31,8 @@ from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.plain_training import PlainModel, train_plain
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
-from fedsdg.learning.two_phase_training import TrainingResult, train
+from fedsdg.learning.training_result import TrainingResult
+from fedsdg.learning.two_phase_training import train
 from fedsdg.messages.session import JoinRun
 from fedsdg.runtime.transcript import Entry, RecordingChannel
 from fedsdg.server.federation import MaskedFederation

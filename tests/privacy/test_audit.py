@@ -31,7 +31,7 @@ from fedsdg.config import PhaseSettings, TrainingConfig, ValidationSettings
 from fedsdg.data.binning import bin_columns
 from fedsdg.learning.gini import gini_scores
 from fedsdg.learning.local_client import LocalClient
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.two_phase_training import train
 from fedsdg.server.label_privacy import inference_bound, randomised_response

@@ -12,10 +12,11 @@ from fedsdg.config import TrainingConfig
 from fedsdg.data.arrays import IntArray
 from fedsdg.data.feature_table import FeatureTable
 from fedsdg.learning.local_client import LocalClient
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.randomness import fresh_private_seed
 from fedsdg.learning.server_learner import InteractiveGradient
-from fedsdg.learning.two_phase_training import TrainingResult, train
+from fedsdg.learning.training_result import TrainingResult
+from fedsdg.learning.two_phase_training import train
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from fedsdg.baselines.selector import SERVER, Selection, VerticalData
 from fedsdg.baselines.trained_model import TrainedModel
 from fedsdg.config import TrainingConfig
 from fedsdg.errors import ConfigError
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.two_phase_training import train_on_all_columns
 
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from fedsdg.baselines.selector import SERVER, Selection, VerticalData
 from fedsdg.baselines.trained_model import TrainedModel
 from fedsdg.config import TrainingConfig
-from fedsdg.learning.plain_training import PlainFederation
-from fedsdg.learning.two_phase_training import Progress, TrainingResult, train
+from fedsdg.learning.plain_federation import PlainFederation
+from fedsdg.learning.training_result import Progress, TrainingResult
+from fedsdg.learning.two_phase_training import train
 
 Watch = Callable[[Progress, PlainFederation], None]
 

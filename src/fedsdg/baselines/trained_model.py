@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from fedsdg.data.arrays import IntArray
 from fedsdg.learning.objective import Score
-from fedsdg.learning.plain_training import PlainFederation
+from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.server_learner import ServerLearner
 
 

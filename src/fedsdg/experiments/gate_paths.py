@@ -13,8 +13,8 @@ from fedsdg.config import TrainingConfig
 from fedsdg.data.arrays import BoolArray
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.measure import describe
-from fedsdg.learning.plain_training import PlainFederation
-from fedsdg.learning.two_phase_training import Progress
+from fedsdg.learning.plain_federation import PlainFederation
+from fedsdg.learning.training_result import Progress
 
 Curve = list[dict[str, float]]
 

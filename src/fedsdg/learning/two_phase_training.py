@@ -15,7 +15,7 @@ weights. Since every number that reaches a learner is the same integer in both, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -32,46 +32,8 @@ from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas, steadied
 from fedsdg.learning.server_learner import ServerLearner
+from fedsdg.learning.training_result import Progress, TrainingResult
 from fedsdg.state_files import under_prefix, with_prefix
-
-
-@dataclass(frozen=True)
-class Progress:
-    """One training step or validation pass, for whoever watches."""
-
-    phase: str
-    step: int
-    steps: int
-    loss: float
-    point: PathPoint | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingResult:
-    """What the server knows at the end."""
-
-    kept: Literal["gated", "compact"]
-    learners: Mapping[str, ServerLearner]
-    """The server's learner per phase."""
-    scores: Mapping[str, Score]
-    """Validation score per phase; none of a phase that learned from the validation rows."""
-    path: tuple[PathPoint, ...]
-    chosen: PathPoint
-    n_selected: Mapping[str, int]
-    losses: Mapping[str, tuple[float, ...]]
-    train_rows: IntArray
-    validation_rows: IntArray
-    clipped_gradients: int
-
-    @property
-    def validation_score(self) -> Score:
-        """Score of the kept model or, where that learned from the validation rows, too, of the gated one before it."""
-        return self.scores.get(self.kept, self.scores["gated"])
-
-    @property
-    def server(self) -> ServerLearner:
-        """The server's learner of the phase that was kept."""
-        return self.learners[self.kept]
 
 
 def train(

@@ -1,6 +1,6 @@
 """The `masked` federation: what training asks of all clients, carried out with Algorithms 1, 2 and 3.
 
-It implements the port `learning.two_phase_training.Federation`; the plain one computes the same integers in the clear.
+It implements the port `learning.federation.Federation`; the plain one computes the same integers in the clear.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from fedsdg.data.alignment import Alignment
 from fedsdg.job import RunSettings
 from fedsdg.learning.federation import Federation
 from fedsdg.learning.objective import Score
-from fedsdg.learning.two_phase_training import Progress, TrainingResult
+from fedsdg.learning.training_result import Progress, TrainingResult
 
 logger = logging.getLogger("fedsdg.server")
 

@@ -31,7 +31,8 @@ from fedsdg.job import SERVER, RunSettings
 from fedsdg.learning.federation import Federation
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import RandomStreams
-from fedsdg.learning.two_phase_training import Progress, TrainingResult, train
+from fedsdg.learning.training_result import Progress, TrainingResult
+from fedsdg.learning.two_phase_training import train
 from fedsdg.messages.traffic import Traffic
 from fedsdg.server.clock import Clock
 from fedsdg.server.keeper import RunKeeper

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from importlib import metadata
 
-from fedsdg.learning.two_phase_training import TrainingResult
+from fedsdg.learning.training_result import TrainingResult
 from fedsdg.server.run import Outcome
 
 
