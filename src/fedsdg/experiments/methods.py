@@ -70,6 +70,15 @@ def with_share(base: str, share: float) -> Variant:
     return variant(_ranking(base, how_many))
 
 
+def wished(share: float, datasets: tuple[str, ...]) -> Variant:
+    """Return FedSDG-FS when it is asked for a share of all columns instead of choosing their number itself."""
+
+    def run(cell: Cell) -> Row:
+        return measure(cell, FedSDG(max(1, round(share * cell.data.n_columns))))
+
+    return Variant(f"fedsdg@{share}", run, datasets=datasets)
+
+
 def with_count(base: str, count: int) -> Variant:
     """Return a method that keeps a number of columns."""
     if base == "fedsdg":
