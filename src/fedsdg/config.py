@@ -214,7 +214,8 @@ class GateSettings(Settings):
     embedding_gates: bool = True
     embedding_start: float = 0.5
     narrowest_embedding: int = Field(default=8, ge=1)
-    """The compact phase follows the open embedding gates down to this width; below it, accuracy suffers."""
+    """The compact phase is as wide as the fewest open embedding gates on the path, but not below this width: there,
+    accuracy suffers."""
     drop_probability: float = Field(default=0.01, gt=0, lt=0.5)
     """An embedding dimension open with less than this probability for a whole epoch is dropped for good."""
 

@@ -11,6 +11,7 @@ from torch import nn
 from fedsdg.config import GateSettings, PenaltySettings, TrainingConfig, paper_config
 from fedsdg.data.feature_table import FeatureTable
 from fedsdg.errors import ConfigError, DataError, ProtocolError, SlotOverflow
+from fedsdg.learning import two_phase_training
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.fixed_point_layer import build_layer
 from fedsdg.learning.objective import Objective
@@ -199,6 +200,18 @@ def test_the_compact_embedding_follows_the_open_gates_within_limits(short_config
     assert min(widths) < 8
     model, _, _ = train_easy("binary", closing.with_changes(gates=GateSettings()))
     assert {model.federation.clients[name].learner.width for name in model.federation.layers} == {8}
+
+
+def test_gates_that_close_after_the_chosen_point_narrow_the_compact_embedding(short_config, monkeypatch):
+    monkeypatch.setattr(two_phase_training, "choose_point", lambda path, rule, n_features: path[0])
+    closing = short_config.with_changes(
+        penalty=PenaltySettings(strength=0.0, embedding_strength=0.02), gates=GateSettings(narrowest_embedding=2)
+    )
+    model, _, _ = train_easy("binary", closing.with_changes(validation={"every": 2, "patience": None}))
+    assert model.result.chosen.step == 2  # when all eight were open
+    gated = model.result.learners["gated"]
+    assert all(len(gated.open_dimensions(name)) == 8 for name in gated.clients)
+    assert all(model.result.learners["compact"].widths[name] < 8 for name in model.federation.layers)
 
 
 def test_a_snapshot_restores_every_bit(short_config):

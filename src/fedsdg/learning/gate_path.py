@@ -40,3 +40,10 @@ class GatePath:
         if means.ndim != 2 or steps.shape != means.shape[:1]:
             raise ValueError("a gate path has one row of means per step")
         return cls(steps, means)
+
+
+def open_embeddings(snapshot: StateArrays) -> int:
+    """Return how many embedding dimensions of a learner were still sent, through a gate that was open."""
+    still_sent = snapshot["open_dimensions"]
+    gates = snapshot.get("embedding_gates")
+    return len(still_sent) if gates is None else int((gates[still_sent] > 0).sum())

@@ -36,7 +36,7 @@ from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.client_part import ClientPart
 from fedsdg.learning.gate_initialization import initial_gates
-from fedsdg.learning.gate_path import GatePath
+from fedsdg.learning.gate_path import GatePath, open_embeddings
 from fedsdg.learning.gini import GiniScores, sampled_rows
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.randomness import RandomStreams
@@ -156,7 +156,7 @@ class LocalClient:
         return learner.width
 
     def compact_width(self, plan: PhasePlan) -> int:
-        """Return the embedding width of the compact phase: what the gates left open, within limits."""
+        """Return the embedding width of the compact phase: the narrowest that the gates came to, within limits."""
         if self._open_embeddings is None or plan.config.model == "linear":
             return plan.embedding
         return min(plan.embedding, max(plan.config.gates.narrowest_embedding, self._open_embeddings))
@@ -167,8 +167,8 @@ class LocalClient:
         means = _ready(learner.input_gates).means()
         gates = learner.embedding_gates
         still_sent = np.array(learner.open_dimensions())
-        open_embeddings = len(still_sent) if gates is None else int(gates.selected()[still_sent].sum())
-        return GateReport(int((means > 0).sum()), np.sort(means[means > 0])[::-1], open_embeddings)
+        dimensions = len(still_sent) if gates is None else int(gates.selected()[still_sent].sum())
+        return GateReport(int((means > 0).sum()), np.sort(means[means > 0])[::-1], dimensions)
 
     def save_snapshot(self, step: int) -> None:
         """Remember the present state under this step."""
@@ -193,7 +193,6 @@ class LocalClient:
         if count > report.n_open:
             raise ProtocolError(f"client {self.client_id!r}: asked to keep {count} of {report.n_open} open gates")
         self._selected = np.sort(np.argsort(-means, kind="stable")[:count])
-        self._open_embeddings = report.open_embeddings
         self.final_gates = means
         shut = np.setdiff1d(np.arange(len(means)), self._selected)
         means_in_use = means.copy()
@@ -201,6 +200,9 @@ class LocalClient:
         gates.restore(means_in_use)
         of_phase = {step: snapshot for (phase, step), snapshot in self._snapshots.items() if phase == self._phase}
         self.gate_path = GatePath.of(of_phase, len(means))
+        # Gates of the embedding go on closing after the columns are found, and the compact model starts afresh: it need
+        # not be as wide as the gated one was at the point that was chosen for its columns.
+        self._open_embeddings = min((report.open_embeddings, *map(open_embeddings, of_phase.values())))
         self._snapshots.clear()
         return count
 
