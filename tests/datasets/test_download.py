@@ -158,6 +158,7 @@ def test_gisette_is_checked_file_by_file(server, cache, monkeypatch):
     files["/170/gisette.zip"], texts = challenge_archive("GISETTE", X, y, 6)
     with pytest.raises(DataError, match="expected sha256"):
         registry.load("GISETTE")
+    assert list(cache.iterdir()) == []  # or the wrong archive would be read for ever
     monkeypatch.setattr(
         nips2003, "GISETTE_FILES", {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
     )

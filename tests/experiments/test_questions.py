@@ -235,11 +235,54 @@ def test_the_command_lists_runs_resumes_and_prints(tmp_path, monkeypatch):
     assert "8 rows computed, 0 were there" in " ".join(first.output.split())
     again = shell.invoke(command, asked)
     assert "0 rows computed, 8 were there" in " ".join(again.output.split())
+    twice = shell.invoke(command, [word.replace("WINE,", "WINE,wine,") for word in asked])
+    assert "0 rows computed, 8 were there" in " ".join(twice.output.split())  # each data set counts once
     printed = shell.invoke(command, ["table", str(tmp_path / "a"), "--markdown"])
     assert printed.exit_code == 0
     assert "| FedSDG-FS |" in printed.output
     assert printed.output.index("FedSDG-FS |") < printed.output.index("all features |")  # the order of the experiment
     assert shell.invoke(command, ["table", str(tmp_path / "a")]).exit_code == 0
+
+
+def test_the_methods_of_an_experiment_are_listed_as_the_option_takes_them():
+    listed = CliRunner().invoke(command, ["list", "accuracy"])
+    assert listed.output.split()[:2] == ["fedsdg", "fedsdg@0.15"]
+    assert "iv@matched" in listed.output.split()
+
+
+def test_more_folds_than_the_rarest_class_has_rows_are_refused_before_anything_is_written(tmp_path):
+    asked = ["run", "accuracy", "--out", str(tmp_path / "a"), "--datasets", "WINE", "--folds", "100"]
+    found = CliRunner().invoke(command, asked)
+    assert "WINE can be cut into at most 48 folds, not 100" in str(found.exception)
+    assert not (tmp_path / "a").exists()
+
+
+def test_the_headline_names_the_methods_that_are_still_missing():
+    rows = [
+        row("MADELON", variant.name, fold, selected=13, ratio=0.026)
+        for variant in accuracy.EXPERIMENT.variants
+        for fold in range(3)
+        if variant.name != "less_vfl" and (variant.name, fold) != ("iv@matched", 1)
+    ]
+    assert "Methods without all rows yet: LESS-VFL (none), IV, matched (2 to 2 cells)." in accuracy.table(rows)
+
+
+def test_communication_says_where_more_than_half_is_saved_for_at_most_a_point():
+    page = catalogue.find("communication").page(
+        [
+            row(dataset, method, fold, accuracy=score, bytes=count, embedding_open=count / 400, training_bytes=1)
+            for fold in range(2)
+            for dataset, method, score, count in (
+                ("MADELON", "all", 0.6, 80000),
+                ("MADELON", "fedsdg@no embedding gates", 0.89, 80000),
+                ("MADELON", "fedsdg", 0.885, 25600),
+                ("ISOLET", "all", 0.95, 80000),
+                ("ISOLET", "fedsdg@no embedding gates", 0.93, 80000),
+                ("ISOLET", "fedsdg", 0.91, 25600),
+            )
+        ]
+    )
+    assert "at most one point: MADELON (68%, -0.5). Not: ISOLET (68%, -2.0)." in page
 
 
 def test_a_folder_without_an_experiment_cannot_be_printed(tmp_path):

@@ -24,9 +24,15 @@ USUAL_PROCESSES = min(2, os.cpu_count() or 1)
 
 
 @experiment.command("list")
-def list_experiments() -> None:
+def list_experiments(
+    of: Annotated[str, typer.Argument(metavar="[NAME]", help="Show this one's methods, as --methods takes them.")] = "",
+) -> None:
     """Show every experiment with its question, data sets and number of methods, then every data set."""
     console = Console()
+    if of:
+        for variant in catalogue.find(of).variants:
+            console.print(variant.name, highlight=False)
+        return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("experiment", "question", "data sets", "methods"):
         table.add_column(name)

@@ -30,12 +30,22 @@ def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedsdg" / "datasets"
 
 
+_fetched: dict[str, Path] = {}
+"""Where the answers of this process's addresses lie."""
+
+
+def forget(url: str) -> None:
+    """Remove what an address gave: it was something else than its name says, and must not stay in the cache."""
+    if url in _fetched:
+        _fetched.pop(url).unlink(missing_ok=True)
+
+
 def fetch(url: str, name: str, sha256: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> Path:
     """Return the cached file ``name``, downloaded if it is not there yet; a wrong digest is refused.
 
     Plain http is refused: without a digest of the file nothing else would say who answered.
     """
-    target = cache_folder() / name
+    target = _fetched[url] = cache_folder() / name
     if target.is_file():
         if sha256 is None or file_sha256(target) == sha256:
             return target

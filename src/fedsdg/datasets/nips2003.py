@@ -12,7 +12,7 @@ import zipfile
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsdg.datasets.download import fetch
+from fedsdg.datasets.download import fetch, forget
 from fedsdg.errors import DataError
 
 HOME = "https://archive.ics.uci.edu/static/public"
@@ -65,6 +65,7 @@ def read(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic], str]:
 
 def _numbers(content: bytes, url: str, member: str, sha256: str | None) -> NDArray[np.int16]:
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
+        forget(url)
         raise DataError(f"{url}: {member} does not have the expected sha256; the archive was changed or damaged")
     try:
         return np.loadtxt(io.BytesIO(content), dtype=np.int16, ndmin=2)

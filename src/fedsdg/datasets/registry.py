@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from fedsdg.datasets import asu, builtin, generated, local_folder, nips2003
 from fedsdg.datasets.dataset import DataSet, content_sha256, make
+from fedsdg.datasets.download import forget
 from fedsdg.datasets.local_folder import FOLDER_VARIABLE
 from fedsdg.errors import ConfigError, DataError
 
@@ -92,9 +93,14 @@ def _genuine(
     for source in sources:
         try:
             features, labels, url = source()
+        except DataError as problem:
+            problems.append(str(problem))
+            continue
+        try:
             _require_content(name, features, labels, url)
         except DataError as problem:
             problems.append(str(problem))
+            forget(url)
             continue
         return make(name, features, labels, url, truth=truth, image_shape=image_shape)
     raise DataError(

@@ -57,6 +57,7 @@ def table(rows: Sequence[Row]) -> str:
         "Difference in points (R²: hundredths), p by the corrected resampled t test.",
         runner_up_table(rows),
         standing(rows),
+        *_missing(rows),
     ]
     if any(row["dataset"] in paper_numbers.TWO_CLIENTS for row in rows):
         parts += ["Where the paper has a number: ours; the paper's.", paper_table(rows)]
@@ -201,6 +202,21 @@ def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> t
 def _score(rows: Sequence[Row]) -> str:
     """Return the mean alone."""
     return score_text(rows).partition(" ")[0]
+
+
+def _missing(rows: Sequence[Row]) -> list[str]:
+    """Return a sentence about the methods of the experiment that have no rows, or fewer than others."""
+    lines = {name: of for name, of in group(rows).items() if registry.ENTRIES[name].genuine}
+    most = {name: max(map(len, of.values())) for name, of in lines.items()}
+    named = []
+    for variant in EXPERIMENT.variants:
+        sets = [name for name in lines if variant.datasets is None or name in variant.datasets]
+        have = [len(lines[name].get(variant.name, ())) for name in sets]
+        if sets and sum(have) == 0:
+            named.append(f"{label(variant.name)} (none)")
+        elif any(count < most[name] for count, name in zip(have, sets, strict=True)):
+            named.append(f"{label(variant.name)} ({min(have)} to {max(have)} cells)")
+    return [f"Methods without all rows yet: {', '.join(named)}."] if named else []
 
 
 def _all(methods: dict[str, list[Row]]) -> list[Row]:

@@ -19,7 +19,7 @@ from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.gate_paths import record_path
 from fedsdg.experiments.measure import VALUE_BYTES
 from fedsdg.experiments.methods import ALL, label
-from fedsdg.experiments.statistics import group
+from fedsdg.experiments.statistics import group, lead
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
 
 PAPER_EMBEDDING = 100
@@ -57,7 +57,7 @@ def _all(cell: Cell) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return bytes per 100 predictions and for training, with what is saved against all features."""
+    """Return bytes per 100 predictions and for training, what is saved against all features, and what that costs."""
     lines = []
     for name, methods in group(rows).items():
         whole = field_summary(methods["all"], "bytes").mean if "all" in methods else float("nan")
@@ -83,7 +83,27 @@ def table(rows: Sequence[Row]) -> str:
         "saved",
         "bytes for training",
     ]
-    return markdown(header, lines)
+    return "\n\n".join([markdown(header, lines), *_verdict(rows)])
+
+
+def _verdict(rows: Sequence[Row]) -> list[str]:
+    """Say on which sets more than half is saved for at most one point against the same method without these gates."""
+    met: list[str] = []
+    missed: list[str] = []
+    for name, methods in group(rows).items():
+        with_gates, without = methods.get("fedsdg"), methods.get("fedsdg@no embedding gates")
+        if with_gates is None or without is None or "all" not in methods:
+            continue
+        saved = 1 - field_summary(with_gates, "bytes").mean / field_summary(methods["all"], "bytes").mean
+        points = 100 * lead(with_gates, without)
+        where = met if saved > 0.5 and points >= -1 else missed
+        where.append(f"{name} ({saved:.0%}, {points:+.1f})")
+    if not met + missed:
+        return []
+    return [
+        "Saved by FedSDG-FS, and its difference in points (R²: hundredths) to itself without embedding gates. More "
+        f"than half for at most one point: {', '.join(met) or 'none'}. Not: {', '.join(missed) or 'none'}."
+    ]
 
 
 EXPERIMENT = Experiment(

@@ -18,8 +18,10 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
+import numpy as np
 import torch
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -111,9 +113,10 @@ def run(
     there = {key_of(row): row for row in folder.rows()}
     missing = [task for task in tasks if task.key not in there]
     # Before anything is written: a data set that cannot be had is found out now, not in the middle of the night.
-    sources = {name: asdict(load(name).provenance) for name in dict.fromkeys(task.dataset for task in missing)}
+    names = dict.fromkeys(task.dataset for task in missing)
+    sources = {name: asdict(_loaded_in_folds(name, grid.folds).provenance) for name in names}
     folder.prepare({**_description(grid, experiment), "sources": sources})
-    stamp = {"commit": commit(), "config_hash": config_hash(grid.settings()), "versions": versions()}
+    stamp = {"commit": commit(), "config_hash": config_hash(grid.settings()), "versions": _versions()}
     skipped = done = len(tasks) - len(missing)
     failed = 0
     for row in _compute(missing, there, experiment, processes):
@@ -171,8 +174,7 @@ def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
     for name in grid.methods or ():
         experiment.variant(name)
     settings = grid.settings()
-    for asked in grid.datasets or experiment.datasets:
-        dataset = registry.entry(asked).name
+    for dataset in _names(grid, experiment):
         wanted = [
             variant
             for variant in experiment.methods_for(dataset)
@@ -188,19 +190,37 @@ def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
                         yield Task(experiment.name, dataset, variant.name, fold, grid.folds, seed, settings)
 
 
+def _names(grid: Grid, experiment: Experiment) -> list[str]:
+    """Return the data sets, each once, by the names that the registry knows."""
+    return list(dict.fromkeys(registry.entry(name).name for name in grid.datasets or experiment.datasets))
+
+
+def _loaded_in_folds(name: str, folds: int) -> DataSet:
+    """Load a data set, and refuse more folds than its rarest class has rows."""
+    data = load(name)
+    rows = data.n_rows if data.task == "regression" else int(np.unique(data.y, return_counts=True)[1].min())
+    if folds > rows:
+        raise ConfigError(f"{name} can be cut into at most {rows} folds, not {folds}: every fold needs every class")
+    return data
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions that decide a row: folds and ceilings come from scikit-learn and SciPy."""
+    return {**versions(), **{name: metadata.version(name) for name in ("scikit-learn", "scipy")}}
+
+
 def _description(grid: Grid, experiment: Experiment) -> Row:
-    names = [registry.entry(name).name for name in grid.datasets or experiment.datasets]
     return {
         "name": experiment.name,
         "question": experiment.question,
-        "datasets": names,
+        "datasets": _names(grid, experiment),
         "folds": grid.folds,
         "seeds": grid.seeds,
         "preset": grid.preset or experiment.preset,
         "config": grid.settings().model_dump(mode="json"),
         "config_hash": config_hash(grid.settings()),
         "commit": commit(),
-        "versions": versions(),
+        "versions": _versions(),
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from fedsdg.report.document import Block, Fact, Facts, Folded, Gallery, Paragraph, Section, Table
@@ -35,6 +36,10 @@ def _facts(record: ExperimentRecord) -> Iterator[Fact]:
     folds, seeds = int(about["folds"]), max(int(about["seeds"]), len({row["seed"] for row in rows}))
     wanted = "" if len(cells) >= folds * seeds else f" of {folds * seeds}: not finished"
     yield Fact("cells", f"{len(cells)}{wanted}", f"folds: {folds}, seeds: {seeds}")
+    lines = Counter((row["dataset"], row["method"]) for row in rows)
+    fewer = sum(count < len(cells) for count in lines.values())
+    if fewer:
+        yield Fact("not finished", f"{fewer} of {len(lines)}", "methods on a data set that lack some of these cells")
     yield Fact("rows", f"{len(rows):,}", f"preset {about.get('preset', '?')}")
 
 
