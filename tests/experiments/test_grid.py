@@ -135,8 +135,9 @@ def test_the_description_says_what_was_asked_and_where_the_data_came_from(small,
     assert about["sources"]["WINE"]["surrogate"] is False
     assert about["config"]["gated_phase"]["steps"] == 6
     started = about["started"]
-    runner.run(small, tmp_path)
-    assert ResultsFolder(tmp_path).description()["started"] == started
+    runner.run(replace(small, datasets=("BREAST_CANCER",), seeds=1), tmp_path)  # a part of another grid
+    about = ResultsFolder(tmp_path).description()
+    assert (about["started"], about["seeds"], about["datasets"]) == (started, 2, ["WINE", "BREAST_CANCER"])
 
 
 def test_chosen_methods_bring_along_what_they_build_on(small, tmp_path):

@@ -50,7 +50,11 @@ class ResultsFolder:
                         "use another folder"
                     )
             sources = {**(before.get("sources") or {}), **description.get("sources", {})}
+            # A part of the grid may have been asked for this time: the folder is about all that was ever asked.
+            datasets = list(dict.fromkeys((*(before.get("datasets") or ()), *description["datasets"])))
+            seeds = max(int(before.get("seeds") or 0), description["seeds"])
             description = {**description, "started": before.get("started"), "sources": sources}
+            description |= {"datasets": datasets, "seeds": seeds}
         elif any(self.path.iterdir()):
             raise ConfigError(f"{self.path} is not empty and holds no experiment; use another folder")
         write_whole(self.path / DESCRIPTION, (to_json(description, indent=2) + "\n").encode())
