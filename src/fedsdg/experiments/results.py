@@ -51,8 +51,8 @@ class ResultsFolder:
                     )
             sources = {**(before.get("sources") or {}), **description.get("sources", {})}
             # A part of the grid may have been asked for this time: the folder is about all that was ever asked.
-            datasets = list(dict.fromkeys((*(before.get("datasets") or ()), *description["datasets"])))
-            seeds = max(int(before.get("seeds") or 0), description["seeds"])
+            datasets = list(dict.fromkeys((*(before.get("datasets") or ()), *description.get("datasets", ()))))
+            seeds = max(int(before.get("seeds") or 0), int(description.get("seeds", 0)))
             description = {**description, "started": before.get("started"), "sources": sources}
             description |= {"datasets": datasets, "seeds": seeds}
         elif any(self.path.iterdir()):
