@@ -104,11 +104,13 @@ def runner_up_table(rows: Sequence[Row]) -> str:
 def short_table(rows: Sequence[Row]) -> str:
     """Return the comparison in a few lines: ours, the best with as few columns, the filters, all columns, the ceiling.
 
-    Bold is at or above every method with at most as many columns.
+    Bold is at or above every method with at most as many columns. Surrogates are left to the long table.
     """
     header, ours_line, best_line, filters_line, all_line, ceiling_line = [""], [], [], [], [], []
     for name, of in group(rows).items():
         ours = of["fedsdg"]
+        if ours[0].get("surrogate"):
+            continue
         rivals = _as_few(ours, of)
         best = rivals[_best(ours, rivals)]
         filters = [_score(of[method]) for method in of if method.partition("@") in _MATCHED_FILTERS]
