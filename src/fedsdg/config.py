@@ -252,6 +252,7 @@ class ValidationSettings(Settings):
     patience: int | None = Field(default=3, ge=1)
     """The gated phase ends early after this many passes below the best score minus one standard error."""
     rule: Literal["one_standard_error", "best", "last"] = "one_standard_error"
+    """Which pass decides: passes weighed by their losses in standard errors (ADR 17), the best score, or the last."""
 
 
 class BinningSettings(Settings):

@@ -13,7 +13,14 @@ from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_seed
 from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
-from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas, steadied
+from fedsdg.learning.selection import (
+    PathPoint,
+    choose_point,
+    out_of_reach,
+    quotas,
+    sparsest_that_loses_nothing,
+    steadied,
+)
 from fedsdg.learning.stochastic_gate import StochasticGate
 
 SEED = b"a seed for tests, not a secret.."
@@ -162,7 +169,7 @@ def with_losses(at, losses):
     return PathPoint(at.step, at.n_open, Score(at.score.value, 0.02, float(np.mean(losses)), np.asarray(losses)))
 
 
-def test_the_sparsest_point_within_one_standard_error_is_chosen():
+def test_a_point_is_chosen_by_its_loss_row_by_row():
     hard_and_easy = np.array([2.0, 0.1, 0.1, 0.1, 2.0, 0.1, 0.1, 0.1])
     unsteady = np.array([0.2, -0.1, 0.1, -0.1, 0.1, 0.1, -0.2, -0.05])  # 0.006 on average, 0.045 its standard error
     path = [
@@ -174,6 +181,7 @@ def test_the_sparsest_point_within_one_standard_error_is_chosen():
         with_losses(point(125, 0, 0.5), hard_and_easy * 0),
     ]
     assert choose_point(path, "one_standard_error").step == 75
+    assert sparsest_that_loses_nothing(path[:-1]).step == 75
     assert choose_point(path, "best").step == 50
     assert choose_point(path, "last").step == 100
     assert choose_point(path, "one_standard_error", n_features=20).step == 50
@@ -181,6 +189,47 @@ def test_the_sparsest_point_within_one_standard_error_is_chosen():
         choose_point(path, "best", n_features=91)
     with pytest.raises(DataError, match="every gate closed"):
         choose_point([point(1, 0, 0.5)], "best")
+
+
+def path_of_losses(numbers, lost_errors, n_rows=100):
+    """A path whose points lose so many standard errors to the lowest, whatever the rows."""
+    noise = np.resize([1.0, -1.0], n_rows)
+    base = np.ones(n_rows)
+    return [
+        with_losses(point(step, n_open, 0.9), base + (noise * 0.1 + lost * 0.1 / np.sqrt(n_rows) if lost else 0))
+        for step, (n_open, lost) in enumerate(zip(numbers, lost_errors, strict=True))
+    ]
+
+
+def test_where_the_rows_say_nothing_the_number_is_a_quarter_of_the_way_up_by_ratios():
+    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]  # seven halvings
+    nothing = [0.0] * 8
+    assert choose_point(path_of_losses(numbers, nothing), "one_standard_error").n_open == 31
+    assert sparsest_that_loses_nothing(path_of_losses(numbers, nothing)).n_open == 8
+
+
+def test_where_the_rows_speak_clearly_the_sparsest_of_the_best_is_taken():
+    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]
+    clear = [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 0.0, 12.0]
+    assert choose_point(path_of_losses(numbers, clear), "one_standard_error").n_open == 16
+    sparsest = [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 3.0, 0.0]
+    assert choose_point(path_of_losses(numbers, sparsest), "one_standard_error").n_open == 8
+
+
+def test_the_number_hardly_moves_with_the_luck_of_one_point():
+    """What the usual rule does not manage: a point just inside or outside of its band moves it from end to end."""
+    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]
+    inside, outside = [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 0.95], [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 1.05]
+    assert sparsest_that_loses_nothing(path_of_losses(numbers, inside)).n_open == 8
+    assert sparsest_that_loses_nothing(path_of_losses(numbers, outside)).n_open == 250
+    chosen = {choose_point(path_of_losses(numbers, each), "one_standard_error").n_open for each in (inside, outside)}
+    assert chosen == {31}
+
+
+def test_of_several_looks_at_one_number_the_best_counts_and_is_taken():
+    path = path_of_losses([100, 20, 20, 20, 10], [9.0, 4.0, 0.0, 4.0, 4.0])
+    assert choose_point(path, "one_standard_error").step == 2
+    assert choose_point(path[1:4], "one_standard_error").step == 2
 
 
 def test_a_path_that_left_the_band_of_the_best_is_given_up():
@@ -194,9 +243,10 @@ def test_a_path_that_left_the_band_of_the_best_is_given_up():
     assert not out_of_reach(learning, 3)
 
 
-def test_the_sparsest_point_is_found_where_all_losses_are_alike_or_not_numbers():
+def test_a_point_is_found_where_losses_are_alike_or_not_numbers():
     alike = [with_losses(point(step, n_open, 1.0), np.zeros(4)) for step, n_open in ((1, 9), (2, 5), (3, 7))]
     assert choose_point(alike, "one_standard_error").step == 2
+    assert sparsest_that_loses_nothing(alike).step == 2
     broken = [with_losses(point(1, 9, 0.5), np.ones(4)), with_losses(point(2, 5, 0.5), np.full(4, np.nan))]
     assert choose_point(broken, "one_standard_error").step == 1
     assert choose_point(broken[::-1], "one_standard_error").step == 1

@@ -33,7 +33,7 @@ from fedsdg.baselines.vertical_network import (
     validation_score,
 )
 from fedsdg.data.arrays import BoolArray
-from fedsdg.learning.selection import PathPoint, choose_point
+from fedsdg.learning.selection import PathPoint, sparsest_that_loses_nothing
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class LessVFL:
             states[index] = (kept, copy.deepcopy(network.state_dict()))
         if not path:
             return np.ones(embeddings.shape[1], dtype=bool)
-        kept, state = states[choose_point(path, "one_standard_error").step]
+        kept, state = states[sparsest_that_loses_nothing(path).step]
         network.load_state_dict(state)
         return kept
 
@@ -126,7 +126,7 @@ class LessVFL:
             masks[index] = mask
         if not path:
             return {name: np.ones(table.n_columns, dtype=bool) for name, table in data.tables.items()}
-        return masks[choose_point(path, "one_standard_error").step]
+        return masks[sparsest_that_loses_nothing(path).step]
 
     def fit_alone(
         self,

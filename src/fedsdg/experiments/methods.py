@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedsdg.baselines.all_features import AllFeatures
 from fedsdg.baselines.chi2 import chi2_scores
 from fedsdg.baselines.fedsdg_fs import FedSDG
@@ -88,9 +90,9 @@ def with_count(base: str, count: int) -> Variant:
     return variant(_ranking(base, HowMany(count=count)))
 
 
-def validated(base: str) -> Variant:
-    """Return a ranking method whose number of columns validation chooses."""
-    return variant(_ranking(base, VALIDATED))
+def validated(base: str, datasets: tuple[str, ...] | None = None) -> Variant:
+    """Return a ranking method whose number of columns validation chooses; it trains a model per candidate."""
+    return replace(variant(_ranking(base, VALIDATED)), datasets=datasets)
 
 
 def matched(base: str) -> Variant:

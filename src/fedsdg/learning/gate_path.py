@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from fedsdg.data.arrays import FloatArray, IntArray
 from fedsdg.learning.model_state import StateArrays
@@ -44,6 +45,10 @@ class GatePath:
 
 def open_embeddings(snapshot: StateArrays) -> int:
     """Return how many embedding dimensions of a learner were still sent, through a gate that was open."""
-    still_sent = snapshot["open_dimensions"]
-    gates = snapshot.get("embedding_gates")
-    return len(still_sent) if gates is None else int((gates[still_sent] > 0).sum())
+    return count_open(snapshot["open_dimensions"], snapshot.get("embedding_gates"))
+
+
+def count_open(still_sent: ArrayLike, gates: FloatArray | None) -> int:
+    """Return how many of the dimensions that are sent have an open gate; without gates, all."""
+    dimensions = np.asarray(still_sent, np.int64)
+    return len(dimensions) if gates is None else int((gates[dimensions] > 0).sum())

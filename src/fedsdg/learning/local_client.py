@@ -36,7 +36,7 @@ from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.client_part import ClientPart
 from fedsdg.learning.gate_initialization import initial_gates
-from fedsdg.learning.gate_path import GatePath, open_embeddings
+from fedsdg.learning.gate_path import GatePath, count_open, open_embeddings
 from fedsdg.learning.gini import GiniScores, sampled_rows
 from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.randomness import RandomStreams
@@ -166,8 +166,7 @@ class LocalClient:
         learner = self.learner
         means = _ready(learner.input_gates).means()
         gates = learner.embedding_gates
-        still_sent = np.array(learner.open_dimensions())
-        dimensions = len(still_sent) if gates is None else int(gates.selected()[still_sent].sum())
+        dimensions = count_open(learner.open_dimensions(), None if gates is None else gates.means())
         return GateReport(int((means > 0).sum()), np.sort(means[means > 0])[::-1], dimensions)
 
     def save_snapshot(self, step: int) -> None:

@@ -1,9 +1,9 @@
 """Which features: choosing a point on the path of the gated phase.
 
 While the penalty rises, gates close one after another. Each validation pass is a point on that path: a step,
-the number of open gates, a score. Without a wish, the sparsest point whose calibrated loss is within one standard error
-of the lowest is taken (a difference smaller than that is noise, so the smaller set wins). With a wish for k features,
-the last point with at least k open gates is taken, and the k widest gates on it.
+the number of open gates, a score. Without a wish, every point is weighed by what its loss says, in standard errors, and
+the lower quartile of the plausible numbers of columns is taken (`lower_quartile`). With a wish for k features, the last
+point with at least k open gates is taken, and the k widest gates on it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import numpy as np
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.objective import Score
+
+LOWER_QUARTILE = 0.25
 
 
 @dataclass(frozen=True)
@@ -46,9 +48,34 @@ def choose_point(
         return usable[-1]
     if rule == "best":
         return max(usable, key=lambda point: (point.score.value, -point.score.loss))
-    lowest = min(usable, key=_mean_loss)
+    return lower_quartile(usable)
+
+
+def lower_quartile(path: Sequence[PathPoint]) -> PathPoint:
+    """Return the point below which lies a quarter of all plausible numbers of columns.
+
+    A number is as plausible as the normal density says at the standard errors that its loss lies above the lowest, and
+    numbers are told apart by their ratios. Where the rows speak clearly this is the sparsest of the best points. Where
+    they do not (a few dozen rows, thousands of columns) the sparsest or the best point is a matter of luck, anywhere
+    between a few columns and all of them; a quantile hardly moves with it.
+    """
+    best_of: dict[int, PathPoint] = {}
+    for point in sorted(path, key=lambda point: (point.n_open, _mean_loss(point))):
+        best_of.setdefault(point.n_open, point)
+    points = list(best_of.values())
+    lowest = min(points, key=_mean_loss)
+    plausible = np.exp([-0.5 * standard_errors_lost(point, lowest) ** 2 for point in points])
+    numbers = np.log([point.n_open for point in points])
+    borders = np.concatenate([numbers[:1], (numbers[1:] + numbers[:-1]) / 2, numbers[-1:]])
+    reached = np.cumsum(plausible * np.diff(borders))
+    return points[int(np.searchsorted(reached, LOWER_QUARTILE * reached[-1]))]
+
+
+def sparsest_that_loses_nothing(path: Sequence[PathPoint]) -> PathPoint:
+    """Return the sparsest point whose loss is within one standard error of the lowest: the usual rule."""
+    lowest = min(path, key=_mean_loss)
     return min(
-        (point for point in usable if point is lowest or loses_nothing(point, lowest)),
+        (point for point in path if standard_errors_lost(point, lowest) <= 1),
         key=lambda point: (point.n_open, _mean_loss(point)),
     )
 
@@ -82,14 +109,18 @@ def _mean_loss(point: PathPoint) -> tuple[bool, float]:
     return math.isnan(mean), mean
 
 
-def loses_nothing(point: PathPoint, lowest: PathPoint) -> bool:
-    """Return whether a point's loss is the lowest, up to one standard error of the difference, row by row.
+def standard_errors_lost(point: PathPoint, lowest: PathPoint) -> float:
+    """Return by how many standard errors of the difference, row by row, a point's loss is above the lowest.
 
     Both models are judged by the same rows, so what makes a row hard cancels in the difference and a small loss of
     information shows; and losses move before any answer turns wrong, where accuracies of a few hundred rows are blind.
     """
     difference = point.score.row_losses - lowest.score.row_losses
-    return bool(difference.mean() <= difference.std() / math.sqrt(len(difference)))
+    lost = float(difference.mean())
+    if lost <= 0 or point is lowest:
+        return 0.0
+    error = float(difference.std()) / math.sqrt(len(difference))
+    return lost / error if error > 0 else math.inf  # also where a loss is no number
 
 
 def within_one_standard_error(point: PathPoint, best: PathPoint) -> bool:
