@@ -4,51 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import io
-import threading
 import zipfile
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 import pytest
 from scipy import io as scipy_io
 from scipy import sparse
 
-from fedsdg.datasets import asu, download, nips2003, registry
+from fedsdg.datasets import asu, download, nips2003, openml, registry
 from fedsdg.datasets.dataset import content_sha256
 from fedsdg.errors import DataError
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDSDG_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("FEDSDG_DATA", raising=False)
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def server():
-    """A server whose files are a dictionary; it counts what it is asked for."""
-    files, asked = {}, []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            content = files.get(self.path)
-            self.send_response(200 if content is not None else 404)
-            self.end_headers()
-            if content is not None:
-                self.wfile.write(content)
-
-        def log_message(self, *_):
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=http.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{http.server_port}", files, asked
-    http.shutdown()
-    http.server_close()
-    thread.join()
 
 
 def test_a_file_is_fetched_once_and_then_read_from_the_cache(server, cache):
@@ -99,6 +64,36 @@ def test_an_endless_answer_is_cut_off(server, cache, monkeypatch):
     with pytest.raises(DataError, match="not the data set"):
         download.fetch(f"{home}/a.bin", "a.bin")
     assert list(cache.iterdir()) == []
+
+
+def test_a_redirect_is_followed_over_https_or_on_this_machine_and_nowhere_else(server, cache):
+    home, files, asked = server
+    files["/a.bin"] = b"content"
+    files["/moved"] = f"{home}/a.bin"
+    files["/elsewhere"] = "http://example.org/a.bin"
+    assert download.fetch(f"{home}/moved", "a.bin").read_bytes() == b"content"
+    with pytest.raises(DataError, match="only https"):
+        download.fetch(f"{home}/elsewhere", "b.bin")
+    assert asked == ["/moved", "/a.bin", "/elsewhere"]
+    assert [path.name for path in cache.iterdir()] == ["a.bin"]
+
+
+@pytest.mark.parametrize("url", ["file:///etc/hostname", "ftp://localhost/a", "https://[", "a.bin"])
+def test_what_is_no_web_address_is_refused(cache, url):
+    with pytest.raises(DataError, match=r"only https|no address"):
+        download.fetch(url, "a.bin")
+
+
+def test_an_answer_that_describes_a_file_is_never_kept(server, cache, monkeypatch):
+    home, files, asked = server
+    files["/a.json"] = b"{}"
+    for _ in range(2):
+        assert download.fetch_description(f"{home}/a.json") == b"{}"
+    assert asked == ["/a.json", "/a.json"]
+    assert not cache.exists()
+    monkeypatch.setattr(download, "LARGEST_DESCRIPTION", 1)
+    with pytest.raises(DataError, match="more than"):
+        download.fetch_description(f"{home}/a.json")
 
 
 def small_text(seed=0):
@@ -166,11 +161,63 @@ def test_gisette_is_checked_file_by_file(server, cache, monkeypatch):
 
 
 def test_a_page_that_is_no_data_set_does_not_stay_in_the_cache(server, cache, monkeypatch):
-    home, files, _ = server
-    monkeypatch.setattr(asu, "HOME", home)
-    monkeypatch.setattr(nips2003, "HOME", home)
+    home, files, asked = server
+    for source in (asu, nips2003, openml):
+        monkeypatch.setattr(source, "HOME", home)
     files[f"/{asu.COMMIT}/skfeature/data/madelon.mat"] = b"<html>moved</html>"
     files["/171/madelon.zip"] = b"<html>moved</html>"
+    files["/api/v1/json/data/1485"] = b"<html>moved</html>"
     with pytest.raises(DataError, match=r"MADELON cannot be had.*FEDSDG_DATA"):
         registry.load("MADELON")
+    assert len(asked) == 3
     assert list(cache.iterdir()) == []
+
+
+def archive_of(name, **members):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for part, text in members.items():
+            archive.writestr(f"{name}_{part.replace('_', '.')}", text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("members", "reason"),
+    [
+        ({"train_data": "1 2\n", "train_labels": "1\n"}, "not an archive with the training and validation rows"),
+        ({"train_data": "1 x\n"}, "madelon_train.data does not hold rows of whole numbers"),
+        ({"train_data": ""}, "madelon_train.data does not hold rows of whole numbers"),
+        ({"train_data": "1 2 3\n"}, "different columns"),
+    ],
+)
+def test_an_archive_that_is_no_set_of_the_challenge_does_not_stay_in_the_cache(
+    server, cache, monkeypatch, members, reason
+):
+    home, files, _ = server
+    monkeypatch.setattr(nips2003, "HOME", home)
+    good = {"train_data": "1 2\n", "train_labels": "1\n", "valid_data": "3 4\n", "valid_labels": "-1\n"}
+    files["/171/madelon.zip"] = archive_of("madelon", **(good | members if len(members) == 1 else members))
+    with pytest.raises(DataError, match=reason):
+        nips2003.read("MADELON")
+    assert list(cache.iterdir()) == []
+    files["/171/madelon.zip"] = archive_of("madelon", **good)
+    assert nips2003.read("MADELON").features.tolist() == [[1, 2], [3, 4]]
+
+
+def test_a_file_with_other_content_than_the_recorded_one_does_not_stay_in_the_cache(server, cache, monkeypatch):
+    home, files, asked = server
+    monkeypatch.setattr(asu, "HOME", home)
+    X, y = small_text()
+    place = f"/{asu.COMMIT}/skfeature/data/{asu.FILES['PCMAC']}"
+    for stored, expected in ((X + 1, "another sha256"), (X, None)):
+        buffer = io.BytesIO()
+        scipy_io.savemat(buffer, {"X": stored, "Y": y[:, None]})
+        files[place] = buffer.getvalue()
+        monkeypatch.setitem(registry.CONTENT, "PCMAC", content_sha256(X, y))
+        if expected is None:
+            assert np.array_equal(registry.load("PCMAC").X, X)
+        else:
+            with pytest.raises(DataError, match=expected):
+                registry.load("PCMAC")
+            assert list(cache.iterdir()) == []
+    assert asked == [place, place]

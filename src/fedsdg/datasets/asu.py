@@ -6,11 +6,11 @@ The files are fetched at one commit of the collection's repository, so they cann
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import io as scipy_io  # type: ignore[import-untyped]
 from scipy import sparse
 
 from fedsdg.datasets.download import fetch
+from fedsdg.datasets.fetched import Fetched
 from fedsdg.errors import DataError
 
 COMMIT = "48cffad4e88ff4b9d2f1c7baffb314d1b3303792"
@@ -32,8 +32,8 @@ def address(name: str) -> str:
     return f"{HOME}/{COMMIT}/skfeature/data/{FILES[name]}"
 
 
-def read(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic], str]:
-    """Fetch a data set of the collection; return features, labels and the address."""
+def read(name: str) -> Fetched:
+    """Fetch a data set of the collection."""
     url = address(name)
     path = fetch(url, f"scikit-feature-{FILES[name]}")
     try:
@@ -43,4 +43,4 @@ def read(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic], str]:
         path.unlink(missing_ok=True)
         raise DataError(f"{url}: not a MATLAB file with X and Y") from None
     dense = features.toarray() if sparse.issparse(features) else np.asarray(features)
-    return dense, np.asarray(labels).reshape(-1), url
+    return Fetched(dense, np.asarray(labels).reshape(-1), url, path)

@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+import zlib
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsdg.datasets.download import fetch, forget
+from fedsdg.datasets.download import fetch
+from fedsdg.datasets.fetched import Fetched
 from fedsdg.errors import DataError
 
 HOME = "https://archive.ics.uci.edu/static/public"
 NUMBERS = {"ARCENE": 167, "GISETTE": 170, "MADELON": 171}
+PARTS = ("train.data", "valid.data", "train.labels", "valid.labels")
 
 GISETTE_FILES = {
     "gisette_train.data": "6d4c5e998afe67937b9e77a3334e03c85e545ebc65a6eb1333ffc14125cfc389",
@@ -41,33 +45,43 @@ def address(name: str) -> str:
     return f"{HOME}/{NUMBERS[name]}/{name.lower()}.zip"
 
 
-def read(name: str) -> tuple[NDArray[np.generic], NDArray[np.generic], str]:
-    """Fetch an archive; return features and labels of the training rows, then the validation rows, and the address."""
+def read(name: str) -> Fetched:
+    """Fetch an archive: the training rows, then the validation rows."""
     url = address(name)
     path = fetch(url, f"uci-{NUMBERS[name]}-{name.lower()}.zip")
+    try:
+        parts = _members(path, name)
+        features = np.vstack([parts["train.data"], parts["valid.data"]])
+    except DataError as problem:
+        path.unlink(missing_ok=True)
+        raise DataError(f"{url}: {problem}") from None
+    except ValueError:
+        path.unlink(missing_ok=True)
+        raise DataError(f"{url}: the training and the validation rows have different columns") from None
+    labels = np.concatenate([parts["train.labels"].reshape(-1), parts["valid.labels"].reshape(-1)])
+    return Fetched(features, labels, url, path)
+
+
+def _members(path: Path, name: str) -> dict[str, NDArray[np.int16]]:
     digests = GISETTE_FILES if name == "GISETTE" else {}
+    parts = {}
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.rsplit("/", 1)[-1]: member for member in archive.namelist()}
-            parts = {
-                wanted: _numbers(archive.read(members[wanted]), url, wanted, digests.get(wanted))
-                for wanted in (f"{name.lower()}_{part}" for part in ("train.data", "valid.data"))
-            }
-            labels = {
-                wanted: _numbers(archive.read(members[wanted]), url, wanted, digests.get(wanted))
-                for wanted in (f"{name.lower()}_{part}" for part in ("train.labels", "valid.labels"))
-            }
-    except (zipfile.BadZipFile, KeyError):
-        path.unlink(missing_ok=True)
-        raise DataError(f"{url}: not an archive with the training and validation rows of {name}") from None
-    return np.vstack(list(parts.values())), np.concatenate([part.reshape(-1) for part in labels.values()]), url
+            for part in PARTS:
+                member = f"{name.lower()}_{part}"
+                parts[part] = _numbers(archive.read(members[member]), member, digests.get(member))
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, KeyError):  # damaged, encrypted, or without a part
+        raise DataError(f"not an archive with the training and validation rows of {name}") from None
+    return parts
 
 
-def _numbers(content: bytes, url: str, member: str, sha256: str | None) -> NDArray[np.int16]:
+def _numbers(content: bytes, member: str, sha256: str | None) -> NDArray[np.int16]:
     if sha256 is not None and hashlib.sha256(content).hexdigest() != sha256:
-        forget(url)
-        raise DataError(f"{url}: {member} does not have the expected sha256; the archive was changed or damaged")
+        raise DataError(f"{member} does not have the expected sha256; the archive was changed or damaged")
     try:
+        if not content.strip():
+            raise ValueError
         return np.loadtxt(io.BytesIO(content), dtype=np.int16, ndmin=2)
     except (ValueError, OverflowError):
-        raise DataError(f"{url}: {member} does not hold rows of whole numbers") from None
+        raise DataError(f"{member} does not hold rows of whole numbers") from None

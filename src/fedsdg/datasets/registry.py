@@ -2,8 +2,8 @@
 
 ==================  =====================================================================================
 genuine             MADELON, ARCENE, BASEHOCK, RELATHE, PCMAC, GISETTE, COIL20, ISOLET: read from the folder
-                    that ``FEDSDG_DATA`` names, else fetched from their public homes; the content must have
-                    the digest recorded here
+                    that ``FEDSDG_DATA`` names, else fetched from their public homes (Arizona State
+                    University, UCI, OpenML); the content must have the digest recorded here
 GISETTE_SURROGATE   a stand-in for GISETTE, read from ``FEDSDG_DATA`` only, and called a surrogate everywhere
 generated           FRIEDMAN, MADELON_LIKE, FRIEDMAN_LIKE: the truth is known
 built in            BREAST_CANCER, WINE, DIGITS, DIABETES: with scikit-learn, for a quick look
@@ -20,13 +20,13 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsdg.datasets import asu, builtin, generated, local_folder, nips2003
+from fedsdg.datasets import asu, builtin, generated, local_folder, nips2003, openml
 from fedsdg.datasets.dataset import DataSet, content_sha256, make
-from fedsdg.datasets.download import forget
+from fedsdg.datasets.fetched import Fetched
 from fedsdg.datasets.local_folder import FOLDER_VARIABLE
 from fedsdg.errors import ConfigError, DataError
 
-Source = Callable[[], tuple[NDArray[np.generic], NDArray[np.generic], str]]
+Source = Callable[[], Fetched]
 
 CONTENT = {
     "MADELON": "eeee6d0a11dad52af8ad0116314646432a665bb4a04271b0546447e910104e0e",
@@ -92,17 +92,17 @@ def _genuine(
     problems = []
     for source in sources:
         try:
-            features, labels, url = source()
+            found = source()
         except DataError as problem:
             problems.append(str(problem))
             continue
         try:
-            _require_content(name, features, labels, url)
+            _require_content(name, found.features, found.labels, found.url)
         except DataError as problem:
             problems.append(str(problem))
-            forget(url)
+            found.path.unlink(missing_ok=True)
             continue
-        return make(name, features, labels, url, truth=truth, image_shape=image_shape)
+        return make(name, found.features, found.labels, found.url, truth=truth, image_shape=image_shape)
     raise DataError(
         f"{name} cannot be had: {'; '.join(problems)}. Offline, set {FOLDER_VARIABLE} to a folder with {name}.npz"
     )
@@ -130,8 +130,8 @@ def _gisette_surrogate() -> DataSet:
     return make(name, arrays["X"], arrays["y"], path.name, truth=real, surrogate=True, note=SURROGATE_NOTE)
 
 
-def _both_homes(name: str) -> tuple[Source, ...]:
-    return (partial(asu.read, name), partial(nips2003.read, name))
+def _challenge(name: str) -> tuple[Source, ...]:
+    return (partial(asu.read, name), partial(nips2003.read, name), partial(openml.read, name))
 
 
 def _collection(name: str) -> tuple[Source, ...]:
@@ -145,14 +145,14 @@ ENTRIES: dict[str, Entry] = {
             "MADELON",
             "tabular",
             "NIPS 2003: 2,600 x 500, 20 columns matter",
-            partial(_genuine, "MADELON", _both_homes("MADELON"), nips2003.MADELON_RELEVANT),
+            partial(_genuine, "MADELON", _challenge("MADELON"), nips2003.MADELON_RELEVANT),
             genuine=True,
         ),
         Entry(
             "ARCENE",
             "tabular",
             "NIPS 2003: mass spectra, 200 x 10,000",
-            partial(_genuine, "ARCENE", _both_homes("ARCENE")),
+            partial(_genuine, "ARCENE", _challenge("ARCENE")),
             genuine=True,
         ),
         Entry(
