@@ -318,11 +318,6 @@ class TrainingConfig(Settings):
                 self.fixed_point.require_capacity(1, 1)
         return self
 
-    @property
-    def keeps_gated_model(self) -> bool:
-        """Whether a run may end with the model of the gated phase; rows that it learned from cannot judge."""
-        return not self.retrain or self.final_rows == "training"
-
     def with_changes(self, **changes: Any) -> TrainingConfig:
         """Return a copy with some settings replaced, validated again as a whole."""
         return TrainingConfig(**{**{name: getattr(self, name) for name in type(self).model_fields}, **changes})

@@ -67,7 +67,7 @@ class FedSDGSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
     Attributes
     ----------
     scores_ : ndarray
-        Gate means at the chosen point. Selected means above 0; with ``final_rows="all"``, the widest on the way there.
+        Final gate means; selected means above 0.
     gate_probs_ : ndarray
         Probability that a gate is open.
     gini_scores_ : ndarray

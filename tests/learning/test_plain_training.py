@@ -14,7 +14,6 @@ from fedsdg.errors import ConfigError, DataError, ProtocolError, SlotOverflow
 from fedsdg.learning import two_phase_training
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.fixed_point_layer import build_layer
-from fedsdg.learning.gate_path import GatePath
 from fedsdg.learning.objective import Objective
 from fedsdg.learning.plain_training import train_plain
 from fedsdg.learning.randomness import RandomStreams
@@ -138,34 +137,6 @@ def test_without_a_second_phase_the_gated_model_uses_the_selected_columns_only(s
     noise[:, unused] = np.random.default_rng(1).standard_normal((400, len(unused)))
     assert torch.allclose(before, model.outputs(deal(noise)[0]), atol=1e-4)
     assert score > 0.7
-
-
-@pytest.mark.parametrize("wish", [None, 7])
-def test_columns_are_chosen_by_their_average_gates_if_only_a_compact_model_can_stay(wish, short_config, monkeypatch):
-    asked = []
-
-    def upside_down(path, until):
-        asked.append(until)
-        return -path.means[list(path.steps).index(until)]
-
-    monkeypatch.setattr(GatePath, "average", upside_down)
-    for rows, sign in (("training", 1), ("all", -1)):
-        asked.clear()
-        model, _, _ = train_easy("binary", short_config.with_changes(final_rows=rows, n_features=wish))
-        chosen = model.result.chosen.step
-        assert asked == ([] if rows == "training" else [chosen, chosen])
-        for client in model.federation.clients.values():
-            gates = client.gate_path.means[list(client.gate_path.steps).index(chosen)]
-            widest = np.argsort(-sign * gates, kind="stable")[: len(client.selected_positions)]
-            assert client.selected_positions.tolist() == sorted(widest)
-
-
-def test_the_start_counts_as_a_look_only_if_there_is_no_other():
-    path = GatePath(np.array([0, 10, 20]), np.array([[9.0, 0.0], [1.0, 2.0], [3.0, 6.0]], np.float32))
-    assert path.average(20).tolist() == [2.0, 4.0]
-    assert path.average(10).tolist() == [1.0, 2.0]
-    assert path.average(0).tolist() == [9.0, 0.0]
-    assert path.average(None).tolist() == [2.0, 4.0]
 
 
 def test_the_compact_model_does_not_ask_clients_without_a_selected_column(short_config):

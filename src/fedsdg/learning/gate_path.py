@@ -30,12 +30,6 @@ class GatePath:
         means = np.array([snapshots[step]["input_gates"] for step in steps], np.float32)
         return cls(np.array(steps, np.int64), means.reshape(len(steps), n_columns))
 
-    def average(self, until: int | None) -> FloatArray:
-        """Return every gate's mean over the looks up to a step; the start is no look, unless there is no other."""
-        last = int(self.steps[-1]) if until is None else until
-        looks = (self.steps <= last) & ((self.steps > 0) | (last == 0))
-        return np.asarray(self.means[looks].mean(axis=0, dtype=np.float64))
-
     def to_arrays(self) -> StateArrays:
         """Return the path as named arrays."""
         return {"steps": self.steps, "means": self.means}

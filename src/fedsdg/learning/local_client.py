@@ -92,7 +92,6 @@ class LocalClient:
         self._snapshots: dict[tuple[str, int], StateArrays] = {}
         self._selected = np.arange(table.n_columns, dtype=np.int64)
         self._open_embeddings: int | None = None
-        self._restored_step: int | None = None
 
     def take_rows(self, rows: IntArray) -> None:
         """Keep these rows of the table, in this order: what all parties have in common."""
@@ -179,14 +178,12 @@ class LocalClient:
         if (self._phase, step) not in self._snapshots:
             raise ProtocolError(f"client {self.client_id!r} has no snapshot of step {step}")
         self.learner.restore(self._snapshots[self._phase, step])
-        self._restored_step = step
 
     def select(self, quota: int | None = None) -> int:
-        """Fix the selected columns (as many as ``quota`` says, or as are open) and return their number.
+        """Fix the selected columns (the ``quota`` widest gates, or all open ones) and return their number.
 
-        They are those with the widest gates. If a compact model replaces the gated one in any case, the gates are
-        averaged over the way to the chosen point: what one step of plain descent adds is noise. Otherwise gates that
-        are not selected are shut, so that the gated model uses exactly the selected columns. Snapshots are freed.
+        Gates that are not selected are shut, so the gated model uses exactly the selected columns too.
+        Snapshots are freed.
         """
         report = self.gate_report()
         gates = _ready(self.learner.input_gates)
@@ -194,16 +191,14 @@ class LocalClient:
         count = report.n_open if quota is None else quota
         if count > report.n_open:
             raise ProtocolError(f"client {self.client_id!r}: asked to keep {count} of {report.n_open} open gates")
-        of_phase = {step: snapshot for (phase, step), snapshot in self._snapshots.items() if phase == self._phase}
-        self.gate_path = GatePath.of(of_phase, len(means))
-        averaged = bool(of_phase) and not _ready(self._config).keeps_gated_model
-        widths = self.gate_path.average(self._restored_step) if averaged else means
-        self._selected = np.sort(np.argsort(-widths, kind="stable")[:count])
+        self._selected = np.sort(np.argsort(-means, kind="stable")[:count])
         self.final_gates = means
         shut = np.setdiff1d(np.arange(len(means)), self._selected)
         means_in_use = means.copy()
         means_in_use[shut] = np.minimum(means[shut], 0.0)
         gates.restore(means_in_use)
+        of_phase = {step: snapshot for (phase, step), snapshot in self._snapshots.items() if phase == self._phase}
+        self.gate_path = GatePath.of(of_phase, len(means))
         # Gates of the embedding go on closing after the columns are found, and the compact model starts afresh: it need
         # not be as wide as the gated one was at the point that was chosen for its columns.
         self._open_embeddings = min((report.open_embeddings, *map(open_embeddings, of_phase.values())))
