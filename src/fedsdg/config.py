@@ -243,6 +243,9 @@ class PenaltySettings(Settings):
         return self
 
 
+SelectionRule = Literal["one_standard_error", "lower_quartile", "best", "last"]
+
+
 class ValidationSettings(Settings):
     """The rows kept for choosing, and how often they are looked at."""
 
@@ -251,8 +254,9 @@ class ValidationSettings(Settings):
     """Steps between two validation passes of the gated phase (the compact phase has one, at its end)."""
     patience: int | None = Field(default=3, ge=1)
     """The gated phase ends early after this many passes below the best score minus one standard error."""
-    rule: Literal["one_standard_error", "best", "last"] = "one_standard_error"
-    """Which pass decides: passes weighed by their losses in standard errors (ADR 17), the best score, or the last."""
+    rule: SelectionRule = "one_standard_error"
+    """Which pass decides: the sparsest within one standard error of the lowest loss, the lower quartile of all that are
+    plausible (steadier where columns far outnumber rows, ADR 17), the one with the best score, or the last."""
 
 
 class BinningSettings(Settings):

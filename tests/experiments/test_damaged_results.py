@@ -13,10 +13,12 @@ from typer.testing import CliRunner
 
 from fedsdg.cli.app import app
 from fedsdg.errors import ConfigError, DataError, FedSDGError, StateFileError
+from fedsdg.experiments.recorded import read_recorded, told_if_unusable
 from fedsdg.experiments.results import FAILURES, ResultsFolder
 from fedsdg.experiments.runner import Grid, run
 
 ABOUT = {"name": "accuracy", "question": "Which?", "config_hash": "settings", "folds": 3, "seeds": 1, "sources": {}}
+ABOUT |= {"datasets": ["MADELON"]}
 ROW = row("MADELON", "fedsdg", selected=3, ratio=0.1, columns=[1, 2], curve=[{"step": 1, "open": 3, "score": None}])
 NONSENSE = (
     None,
@@ -51,7 +53,7 @@ def printed(place: Path) -> str:
     if outcome.exception is None:
         return outcome.output
     assert isinstance(outcome.exception, FedSDGError), repr(outcome.exception)
-    assert str(place) in str(outcome.exception) or "there is no experiment" in str(outcome.exception)
+    assert str(place) in str(outcome.exception)
     return ""
 
 
@@ -87,6 +89,49 @@ def test_an_experiment_goes_on_from_no_row_that_cannot_be(change, tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"datasets": value} for value in (5, [[1]], "MADELON", {"a": 1}, [None], [""], ["a|b"])),
+        *({"seeds": value} for value in ("x", -3, None, 1e9)),
+        *({"sources": value} for value in ([1], {"a": 1})),
+        {"folds": 0},
+    ],
+)
+def test_an_experiment_goes_on_from_no_description_that_cannot_be(change, tmp_path):
+    folder = folder_of(tmp_path, ABOUT | change, ROW)
+    (tmp_path / "results.jsonl").write_bytes(b"{half a row")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(StateFileError, match=rf"experiment\.json is damaged \({next(iter(change))}.*; put back a copy"):
+        folder.prepare(ABOUT)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert printed(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"method": "mine"}, "1 of 2 rows have a method that the experiment 'accuracy' does not have: .* own"),
+        ({"fold": 1, "config_hash": "others"}, "1 of 2 rows were made with different training settings .* of its own"),
+        ({"fold": 3}, r"1 of 2 rows are of a fold that does not exist .*3 folds.*; repair or remove"),
+        ({"fold": 1, "accuracy": None, "r2": 0.5}, "2 of 2 rows .* both accuracy and r2.*; repair or remove"),
+        ({"fold": 1, "r2": 0.5}, "2 of 2 rows .* both accuracy and r2.*; repair or remove"),
+    ],
+)
+def test_rows_that_do_not_belong_together_become_no_table(change, reason, tmp_path):
+    folder_of(tmp_path, ABOUT, ROW, ROW | change)
+    with pytest.raises(DataError, match=rf"results\.jsonl: {reason}"):
+        read_recorded(tmp_path)
+    assert printed(tmp_path) == ""
+
+
+@pytest.mark.parametrize("problem", [KeyError, TypeError, ZeroDivisionError])
+def test_a_table_that_cannot_be_made_is_told_with_the_file_and_what_to_do(problem, tmp_path):
+    told = pytest.raises(DataError, match=r"results\.jsonl: a field .* missing or wrong .*; repair or remove")
+    with told, told_if_unusable(tmp_path):
+        raise problem
+
+
 def test_an_error_tells_the_field_and_never_its_value(tmp_path):
     with pytest.raises(DataError, match="accuracy: Input should be a valid number") as refusal:
         folder_of(tmp_path, ABOUT, ROW | {"accuracy": "the secret"}).rows()
@@ -111,6 +156,29 @@ def test_a_cut_off_line_of_results_and_of_failures_is_left_out(tmp_path):
     assert folder.failures() == {("MADELON", "fedsdg", 1, 0)}
 
 
+@pytest.mark.parametrize("name", ["results.jsonl", FAILURES])
+def test_what_is_appended_starts_a_line_and_no_whole_row_is_lost(name, tmp_path):
+    folder, rows = folder_of(tmp_path, ABOUT), [json.dumps(ROW | {"fold": fold}) for fold in range(2)]
+    for end, kept in (("", 2), (" \t", 2), ("\n" + rows[1][:-9], 2), ("\n{", 2), (rows[1], 1)):
+        (tmp_path / name).write_text("\n".join(rows) + end)
+        assert len(folder.rows() or folder.failures()) == kept
+        folder.prepare(ABOUT)
+        (folder.append if name == "results.jsonl" else folder.note_failure)(ROW | {"fold": 2})
+        assert len(folder.rows() or folder.failures()) == kept + 1
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "results.jsonl", FAILURES])
+@pytest.mark.parametrize("target", ["nowhere", "itself", "."])
+def test_a_link_that_leads_to_no_file_is_told_before_anything_is_written(name, target, tmp_path):
+    folder = folder_of(tmp_path, ABOUT, ROW)
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to(name if target == "itself" else target)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != name}
+    with pytest.raises(StateFileError, match=f"Cannot read .*{name}: "):
+        folder.prepare(ABOUT | {"seeds": 5})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != name} == before
+
+
 def test_a_line_ends_with_a_line_feed_and_nothing_else(tmp_path):
     folder = folder_of(tmp_path)
     folder.append(ROW | {"note": "one\u2028line"})
@@ -123,6 +191,10 @@ def test_what_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch):
         ResultsFolder(tmp_path / "file" / "e").prepare(ABOUT)
     with pytest.raises(ConfigError, match="is a file"):
         ResultsFolder(tmp_path / "file").prepare(ABOUT)
+    with pytest.raises(StateFileError, match="File name too long"):
+        ResultsFolder(tmp_path / ("n" * 400)).prepare(ABOUT)
+    with pytest.raises(ConfigError, match=r"there is no folder .*; `fedsdg experiment run` makes one"):
+        ResultsFolder(tmp_path / ("n" * 400)).description()
     folder = folder_of(tmp_path / "e", ABOUT, ROW)
 
     def full(*arguments: object) -> None:
@@ -136,3 +208,33 @@ def test_what_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch):
     with pytest.raises(StateFileError, match="No space left"):
         folder.prepare(ABOUT)
     assert (tmp_path / "e" / "experiment.json").read_bytes() == before
+    with pytest.raises(StateFileError, match="No space left"):
+        ResultsFolder(tmp_path / "new").prepare(ABOUT)
+    assert list((tmp_path / "new").iterdir()) == []  # so the same command can try again
+
+
+@pytest.mark.parametrize("asked", ["--folds 1", "--folds 1001", "--folds x", "--seeds 0", f"--seeds {10**12}"])
+def test_an_option_out_of_its_range_is_refused_and_nothing_is_written(asked, tmp_path):
+    command = ["experiment", "run", "accuracy", "--out", str(tmp_path / "new"), "--methods", "nope", *asked.split()]
+    outcome = CliRunner().invoke(app, command)
+    assert outcome.exit_code == 2
+    assert asked.split()[0] in outcome.output
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "list nope",
+        "run nope",
+        "run accuracy --methods nope",
+        "run accuracy --datasets nope",
+        "run accuracy --preset nope",
+        "run accuracy --methods fedsdg@0.15 --datasets MADELON",
+    ],
+)
+def test_what_does_not_exist_is_refused_and_nothing_is_written(asked, tmp_path):
+    place = ["--out", str(tmp_path / "new")] if asked.startswith("run") else []
+    outcome = CliRunner().invoke(app, ["experiment", *asked.split(), *place])
+    assert isinstance(outcome.exception, ConfigError)
+    assert list(tmp_path.iterdir()) == []

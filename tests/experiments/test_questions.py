@@ -10,7 +10,9 @@ import pytest
 from experiment_helpers import TINY, row, small_cell, small_data
 from typer.testing import CliRunner
 
+from fedsdg.cli.experiment import _methods
 from fedsdg.cli.experiment import experiment as command
+from fedsdg.errors import ConfigError
 from fedsdg.experiments import accuracy, catalogue, runner
 from fedsdg.experiments.filter_cost import measure_filter
 from fedsdg.experiments.gate_paths import record_path, steps_until
@@ -229,7 +231,7 @@ def test_the_command_lists_runs_resumes_and_prints(tmp_path, monkeypatch):
     assert listed.exit_code == 0
     assert "accuracy" in listed.output
     asked = ["run", "accuracy", "--out", str(tmp_path / "a"), "--datasets", "WINE,BREAST_CANCER", "--folds", "2"]
-    asked += ["--methods", "all;fedsdg", "--processes", "1"]
+    asked += ["--methods", "all,fedsdg", "--processes", "1"]
     first = shell.invoke(command, asked)
     assert first.exit_code == 0, first.output
     assert "8 rows computed, 0 were there" in " ".join(first.output.split())
@@ -289,3 +291,14 @@ def test_a_folder_without_an_experiment_cannot_be_printed(tmp_path):
     found = CliRunner().invoke(command, ["table", str(tmp_path)])
     assert found.exit_code != 0
     assert "holds no experiment" in str(found.exception)
+
+
+def test_methods_are_separated_by_commas_or_semicolons_and_may_have_commas_in_their_names():
+    assert _methods("all, fedsdg;original_gate", "accuracy") == ("all", "fedsdg", "original_gate")
+    assert _methods("FedSDG-FS, path; SFFS, 0.1", "stability") == ("FedSDG-FS, path", "SFFS, 0.1")
+
+
+def test_a_method_that_is_not_made_for_a_data_set_says_where_it_runs(tmp_path):
+    grid = runner.Grid("accuracy", ("MADELON_LIKE",), methods=("fedsdg@0.15",))
+    with pytest.raises(ConfigError, match=r"nothing to run on MADELON_LIKE: fedsdg@0\.15 runs on ARCENE, "):
+        runner.run(grid, tmp_path / "out")

@@ -184,8 +184,34 @@ def test_a_row_with_something_else_than_numbers_is_refused(change, tmp_path):
         build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
 
 
-def test_an_unknown_data_set_is_refused_without_quoting_it(tmp_path):
-    rows = make_rows("accuracy", "MADELON", dataset="<b>SECRET</b>")
-    with pytest.raises(DataError, match="data set is unknown") as refusal:
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_data_set_of_the_users_own_is_shown_and_is_no_markup(name, tmp_path):
+    rows = make_rows(name, EXPERIMENTS[name].datasets[0], dataset="<b>OURS</b>")
+    page = html.render(build_page([make_experiment(tmp_path / "x", name, rows)]))
+    assert "<b>OURS</b>" in Tags(page).text
+    assert "<b>OURS" not in page
+
+
+def test_a_data_set_with_two_kinds_of_scores_is_refused(tmp_path):
+    rows = make_rows("accuracy", "MADELON")
+    rows[0]["r2"] = rows[0].pop("accuracy")
+    with pytest.raises(DataError, match="both accuracy and r2"):
         build_page([make_experiment(tmp_path / "x", "accuracy", rows)])
-    assert "SECRET" not in str(refusal.value)
+
+
+def test_a_field_that_an_experiment_needs_is_told_with_its_file(tmp_path, monkeypatch):
+    def fails(record: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("fedsdg.report.build.experiment_section", fails)
+    with pytest.raises(DataError, match=r"x/results\.jsonl: a field .*; repair or remove"):
+        build_page([make_experiment(tmp_path / "x", "accuracy")])
+
+
+@pytest.mark.parametrize("name", ["experiment.json", "results.jsonl", "failures.jsonl"])
+def test_a_folder_in_place_of_an_experiments_file_is_named(name, tmp_path):
+    folder = make_experiment(tmp_path / "x", "accuracy")
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises(FedSDGError, match=f"Cannot read .*{name}: Is a directory"):
+        build_page([folder])

@@ -15,12 +15,14 @@ from rich.table import Table
 from fedsdg.datasets import registry
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
-from fedsdg.experiments.results import FAILURES, RESULTS, ResultsFolder
-from fedsdg.state_files import damaged_if_unreadable
+from fedsdg.experiments.recorded import read_recorded, told_if_unusable
+from fedsdg.experiments.results import FAILURES, RESULTS
 
 experiment = typer.Typer(no_args_is_help=True, help="Rerun the paper's comparisons with honest splits.")
 
 USUAL_PROCESSES = min(2, os.cpu_count() or 1)
+MOST = 1000
+"""Folds or seeds: with a few zeros too many, a list of all cells would fill the memory before anything is said."""
 
 
 @experiment.command("list")
@@ -53,16 +55,20 @@ def run(
     name: Annotated[str, typer.Argument(help="The experiment; `fedsdg experiment list` shows them.")],
     out: Annotated[Path, typer.Option(help="The folder of its results; rows that are there are kept.")],
     datasets: Annotated[str, typer.Option(help="Data sets, separated by commas; default: the experiment's.")] = "",
-    folds: Annotated[int, typer.Option(min=2, help="Folds of the cross-validation.")] = 5,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions with other folds, dealings and initial weights.")] = 1,
+    folds: Annotated[int, typer.Option(min=2, max=MOST, help="Folds of the cross-validation.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=1, max=MOST, help="Repetitions with other folds, dealings and initial weights.")
+    ] = 1,
     preset: Annotated[str | None, typer.Option(help="Training settings: default, wide or paper.")] = None,
-    methods: Annotated[str, typer.Option(help="Only these methods, separated by semicolons.")] = "",
-    processes: Annotated[int, typer.Option(min=1, help="Worker processes.")] = USUAL_PROCESSES,
+    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas or semicolons.")] = "",
+    processes: Annotated[
+        int, typer.Option(min=1, max=runner.MOST_PROCESSES, help="Worker processes.")
+    ] = USUAL_PROCESSES,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")] = False,
 ) -> None:
     """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
     console = Console(quiet=quiet)
-    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, preset, _names(methods, ";") or None)
+    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, preset, _methods(methods, name) or None)
     try:
         with _display(console) as progress:
             bar = progress.add_task(name, total=None, last="")
@@ -90,12 +96,10 @@ def table(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown as it is.")] = False,
 ) -> None:
     """Print the table of an experiment, also of an unfinished one."""
-    results = ResultsFolder(folder)
-    about = results.description()
-    rows = results.rows()
-    title = f"# {about['name']}: {about['question']}"
-    with damaged_if_unreadable(folder / RESULTS):
-        page = f"{title}\n\n{catalogue.find(about['name']).page(rows)}" if rows else f"{title}\n\nNo rows yet."
+    found = read_recorded(folder)
+    with told_if_unusable(folder):
+        body = found.experiment.page(found.rows) if found.rows else "No rows yet."
+    page = f"# {found.about['name']}: {found.about['question']}\n\n{body}"
     if markdown:
         print(page)
     else:
@@ -104,6 +108,12 @@ def table(
 
 def _names(text: str, separator: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(separator) if name.strip())
+
+
+def _methods(text: str, experiment: str) -> tuple[str, ...]:
+    """Split at semicolons, and at commas unless a comma belongs to a method's name."""
+    known = {each.name for each in catalogue.find(experiment).variants}
+    return tuple(name for piece in _names(text, ";") for name in ([piece] if piece in known else _names(piece, ",")))
 
 
 def _line(row: Row) -> str:

@@ -20,7 +20,8 @@ LONGEST_NAME = 500
 RESTORE = "put back a copy of the file, or make the folder again"
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
+    """Refuse what could move a cursor, or end a line."""
     if not text.isprintable():
         raise ValueError("should hold printable characters only")
     return text
@@ -28,7 +29,7 @@ def _one_line(text: str) -> str:
 
 Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, le=10**15)]
-Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(_one_line)]
+Name = Annotated[str, Field(max_length=LONGEST_NAME), AfterValidator(one_line)]
 
 
 class Form(BaseModel):
@@ -58,18 +59,34 @@ def read_lines(
     complete: bool = False,
     kind: type[FedSDGError] = StateFileError,
 ) -> list[dict[str, Any]]:
-    """Return the lines of a file that all fit a form; `complete`: a last line without its end was cut off, and is left.
+    """Return the lines of a file that all fit a form; `complete`: a last line that was cut off is left out.
 
     Lines are what was written with a line feed: a cell may well hold other characters that end a line somewhere.
     """
     content = read_content(path)
-    lines = (content[: content.rfind(b"\n") + 1] if complete else content).split(b"\n")
+    lines = (whole_lines(content) if complete else content).split(b"\n")
     if not lines[-1]:
         del lines[-1]
     return [
         checked(line, form, f"{path}: line {number} is not {what}", "repair or remove it", kind)
         for number, line in enumerate(lines, start=1)
     ]
+
+
+def whole_lines(content: bytes) -> bytes:
+    """Return content without a last line that was cut off; to one that lacks only its end, the end is added.
+
+    Part of an object is no JSON, so a last line that can be read is whole: an editor took its end, and a row of hours
+    of work is kept.
+    """
+    end = content.rfind(b"\n") + 1
+    if end == len(content):
+        return content
+    try:
+        json.loads(content[end:])
+    except (ValueError, RecursionError):
+        return content[:end]
+    return content + b"\n"
 
 
 def checked(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-from fedsdg.experiments.checked_files import Count, Form, Name, Number
+from fedsdg.experiments.checked_files import LONGEST_NAME, Count, Form, Name, Number, one_line
 
 
 def _fits_a_table(name: str) -> str:
@@ -15,7 +15,9 @@ def _fits_a_table(name: str) -> str:
     return name
 
 
-CellName = Annotated[Name, Field(min_length=1), AfterValidator(_fits_a_table)]
+CellName = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(one_line), AfterValidator(_fits_a_table)
+]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(ge=0)]
 
@@ -28,6 +30,7 @@ class Description(Form):
     config_hash: Name
     folds: Annotated[Count, Field(ge=2)]
     seeds: Annotated[Count, Field(ge=1)]
+    datasets: list[CellName] | None = None
     preset: Name | None = None
     started: Name | None = None
     versions: dict[str, str] | None = None

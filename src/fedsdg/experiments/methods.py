@@ -55,7 +55,7 @@ def label(method: str) -> str:
     """Return a method's name for a reader: ``sffs@0.5`` is ``SFFS, .5``."""
     base, _, number = method.partition("@")
     name = LABELS.get(base, base)
-    return f"{name}, {number}" if number else name
+    return f"{name}, {number.replace('_', ' ')}" if number else name
 
 
 def variant(selector: Selector, name: str | None = None) -> Variant:

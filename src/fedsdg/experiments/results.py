@@ -1,7 +1,7 @@
 """The folder of an experiment: ``experiment.json`` says what was asked, ``results.jsonl`` has one row per answer.
 
 A row is written when it is complete, in one piece, so an interrupted experiment loses only what was being computed. A
-last line that was cut off is dropped when the folder is opened again.
+last line that was cut off is dropped when the experiment goes on.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from fedsdg.errors import ConfigError, DataError, StateFileError
 from fedsdg.experiments.cell import Row
-from fedsdg.experiments.checked_files import read_content, read_json, read_lines
+from fedsdg.experiments.checked_files import read_content, read_json, read_lines, whole_lines
 from fedsdg.experiments.forms import Answer, Description, Question
 from fedsdg.results import to_json
 
@@ -37,11 +37,11 @@ class ResultsFolder:
 
     def prepare(self, description: Row) -> None:
         """Make the folder, or check that it belongs to the same experiment with the same settings."""
-        if self.path.exists() and not self.path.is_dir():
+        if os.path.lexists(self.path) and not os.path.isdir(self.path):
             raise ConfigError(f"{self.path} is a file; --out needs a folder")
         with _clear_errors(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        if (self.path / DESCRIPTION).exists():
+        if os.path.lexists(self.path / DESCRIPTION):
             before = self.description()
             for name in ("name", "config_hash", "folds"):
                 if before.get(name) != description[name]:
@@ -55,22 +55,25 @@ class ResultsFolder:
             seeds = max(int(before.get("seeds") or 0), int(description.get("seeds", 0)))
             description = {**description, "started": before.get("started"), "sources": sources}
             description |= {"datasets": datasets, "seeds": seeds}
-        elif any(self.path.iterdir()):
+        elif self._holds_something():
             raise ConfigError(f"{self.path} is not empty and holds no experiment; use another folder")
+        for name in (RESULTS, FAILURES):
+            self._mend_end(self.path / name)
         write_whole(self.path / DESCRIPTION, (to_json(description, indent=2) + "\n").encode())
-        self._drop_cut_off_line()
 
     def description(self) -> Row:
         """Return what was asked."""
         path = self.path / DESCRIPTION
-        if not path.exists():
+        if not os.path.isdir(self.path):
+            raise ConfigError(f"there is no folder {self.path}; `fedsdg experiment run` makes one")
+        if not os.path.lexists(path):
             raise ConfigError(f"{self.path} holds no experiment; `fedsdg experiment run` makes one")
         return read_json(path, Description, "put back a copy of the file, or use another folder")
 
     def rows(self) -> list[Row]:
         """Return all complete rows; of several answers to one question the last counts."""
         path = self.path / RESULTS
-        if not path.exists():
+        if not os.path.lexists(path):
             return []
         rows = read_lines(path, Answer, complete=True, what="a row of results", kind=DataError)
         return list({key_of(row): row for row in rows}.values())
@@ -78,7 +81,7 @@ class ResultsFolder:
     def failures(self) -> set[Key]:
         """Return the tasks that were noted as failed, whatever became of them since."""
         path = self.path / FAILURES
-        if not path.exists():
+        if not os.path.lexists(path):
             return set()
         return {key_of(row) for row in read_lines(path, Question, complete=True, what="the note of a failure")}
 
@@ -96,12 +99,17 @@ class ResultsFolder:
             file.flush()
             os.fsync(file.fileno())
 
-    def _drop_cut_off_line(self) -> None:
-        path = self.path / RESULTS
-        if path.exists():
+    def _holds_something(self) -> bool:
+        with _clear_errors(self.path):
+            return any(self.path.iterdir())
+
+    @staticmethod
+    def _mend_end(path: Path) -> None:
+        """See that the next line starts a line: what would be appended to half of one is lost, too."""
+        if os.path.lexists(path):
             content = read_content(path)
-            whole = content[: content.rfind(b"\n") + 1]
-            if len(whole) != len(content):
+            whole = whole_lines(content)
+            if whole != content:
                 write_whole(path, whole)
 
 
@@ -109,8 +117,13 @@ def write_whole(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
     partial = path.with_name(f".{path.name}.part")
     with _clear_errors(path):
-        partial.write_bytes(content)
-        os.replace(partial, path)
+        try:
+            partial.write_bytes(content)
+            os.replace(partial, path)
+        except OSError:
+            with suppress(OSError):
+                partial.unlink()  # a folder that holds nothing else is still an empty one
+            raise
 
 
 @contextmanager

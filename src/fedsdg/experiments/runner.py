@@ -181,7 +181,9 @@ def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
             if grid.methods is None or variant.name in grid.methods
         ]
         if not wanted:
-            raise ConfigError(f"{experiment.name} has nothing to run on {dataset}")
+            meant = {name: experiment.variant(name).datasets for name in grid.methods or ()}
+            where = "; ".join(f"{name} runs on {', '.join(sets)}" for name, sets in meant.items() if sets)
+            raise ConfigError(f"{experiment.name} has nothing to run on {dataset}" + (f": {where}" if where else ""))
         needed = {name for variant in wanted for name in variant.after}
         for seed in range(grid.seeds):
             for fold in range(grid.folds):

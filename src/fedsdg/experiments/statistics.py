@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats  # type: ignore[import-untyped]
 
 from fedsdg.experiments.cell import Row
+
+SCORES = ("accuracy", "r2")
+"""What a row's score is called; a data set has one of them."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +41,13 @@ class PairedTest:
 
 
 def metric(row: Row) -> float:
-    """Return a row's accuracy or R squared."""
-    value = row.get("accuracy", row.get("r2"))
-    return math.nan if value is None else float(value)
+    """Return a row's accuracy or R squared; NaN if it could not be computed."""
+    return next((float(row[name]) for name in SCORES if row.get(name) is not None), math.nan)
+
+
+def is_regression(rows: Iterable[Row]) -> bool:
+    """Return whether these rows' scores are R squared."""
+    return any(row.get("r2") is not None for row in rows)
 
 
 def summary(values: Sequence[float]) -> Summary:
@@ -74,11 +81,11 @@ def by_cell(rows: Sequence[Row]) -> dict[tuple[int, int], Row]:
 
 
 def shared_cells(first: Sequence[Row], second: Sequence[Row]) -> list[tuple[Row, Row]]:
-    """Return the rows of two methods pair by pair, where both have an answer.
+    """Return the rows of two methods pair by pair, where both have a score.
 
     A method that was run with fewer seeds must not look better or worse for the folds that it was spared.
     """
-    left, right = by_cell(first), by_cell(second)
+    left, right = (by_cell([row for row in rows if not math.isnan(metric(row))]) for rows in (first, second))
     return [(left[cell], right[cell]) for cell in sorted(set(left) & set(right))]
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from fedsdg.experiments.cell import Row
-from fedsdg.experiments.statistics import Summary, group, metric, summary
+from fedsdg.experiments.statistics import Summary, group, is_regression, metric, summary
 
 
 def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -21,7 +21,7 @@ def score_text(rows: Sequence[Row]) -> str:
     of = summary([metric(row) for row in rows])
     if of.count == 0:
         return "-"
-    if rows and "r2" in rows[0]:
+    if is_regression(rows):
         return f"{of.mean:.3f} ± {of.deviation:.3f}"
     return f"{100 * of.mean:.1f} ± {100 * of.deviation:.1f}"
 
@@ -35,6 +35,13 @@ def field_text(rows: Sequence[Row], name: str, form: str = ".2f") -> str:
     """Return the mean of a field, or a dash."""
     of = field_summary(rows, name)
     return "-" if math.isnan(of.mean) else format(of.mean, form)
+
+
+def range_text(rows: Sequence[Row], name: str) -> str:
+    """Return `` (0.03 to 0.97)``: the smallest and the largest value of a field, or nothing if all are alike."""
+    values = [float(row[name]) for row in rows if row.get(name) is not None]
+    ends = [f"{end(values):.2g}" for end in (min, max)] if values else []
+    return f" ({ends[0]} to {ends[1]})" if len(set(ends)) > 1 else ""
 
 
 def label_of(dataset: str, rows: Sequence[Row]) -> str:

@@ -1,9 +1,9 @@
 """Which features: choosing a point on the path of the gated phase.
 
 While the penalty rises, gates close one after another. Each validation pass is a point on that path: a step,
-the number of open gates, a score. Without a wish, every point is weighed by what its loss says, in standard errors, and
-the lower quartile of the plausible numbers of columns is taken (`lower_quartile`). With a wish for k features, the last
-point with at least k open gates is taken, and the k widest gates on it.
+the number of open gates, a score. Without a wish, the sparsest point whose calibrated loss is within one standard error
+of the lowest is taken (a difference smaller than that is noise, so the smaller set wins), or one of the other rules
+decides. With a wish for k features, the last point with at least k open gates is taken, and the k widest gates on it.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
+from fedsdg.config import SelectionRule
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.objective import Score
@@ -35,7 +35,7 @@ class PathPoint:
 
 def choose_point(
     path: Sequence[PathPoint],
-    rule: Literal["one_standard_error", "best", "last"],
+    rule: SelectionRule,
     n_features: int | None = None,
 ) -> PathPoint:
     """Return the point of the path whose gates become the selection."""
@@ -48,7 +48,7 @@ def choose_point(
         return usable[-1]
     if rule == "best":
         return max(usable, key=lambda point: (point.score.value, -point.score.loss))
-    return lower_quartile(usable)
+    return lower_quartile(usable) if rule == "lower_quartile" else sparsest_that_loses_nothing(usable)
 
 
 def lower_quartile(path: Sequence[PathPoint]) -> PathPoint:
@@ -72,7 +72,7 @@ def lower_quartile(path: Sequence[PathPoint]) -> PathPoint:
 
 
 def sparsest_that_loses_nothing(path: Sequence[PathPoint]) -> PathPoint:
-    """Return the sparsest point whose loss is within one standard error of the lowest: the usual rule."""
+    """Return the sparsest point whose loss is within one standard error of the lowest."""
     lowest = min(path, key=_mean_loss)
     return min(
         (point for point in path if standard_errors_lost(point, lowest) <= 1),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedsdg.errors import ConfigError
+from fedsdg.experiments.recorded import told_if_unusable
 from fedsdg.report import html, markdown
 from fedsdg.report.document import Block, Page
 from fedsdg.report.experiment_record import read_experiment
@@ -31,7 +32,8 @@ def build_page(folders: Sequence[Path]) -> Page:
         with _told_if_closed(folder), damaged_if_unreadable(folder):
             kind = kind_of(folder)
             if kind == "experiment":
-                sections.append(experiment_section(read_experiment(folder)))
+                with told_if_unusable(folder):
+                    sections.append(experiment_section(read_experiment(folder)))
             else:
                 runs.append(read_run(folder, kind))
                 sections.append(run_section(runs[-1]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,7 +24,7 @@ def kind_of(folder: Path) -> Kind:
         raise ConfigError(f"There is no folder {folder}.")
     if not folder.is_dir():
         raise ConfigError(f"{folder} is a file; a report is made of the folder of a run or of an experiment.")
-    if (folder / DESCRIPTION).is_file():
+    if os.path.lexists(folder / DESCRIPTION):  # whatever it is: reading it says what is wrong
         return "experiment"
     if (folder / RESULTS).is_file():
         raise ConfigError(f"{folder} has {RESULTS} and no {DESCRIPTION}: nobody knows which experiment it belongs to.")

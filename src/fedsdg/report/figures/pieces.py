@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.methods import label
-from fedsdg.experiments.statistics import Summary, metric, summary
+from fedsdg.experiments.statistics import Summary, is_regression, metric, summary
 from fedsdg.experiments.tables import field_summary, label_of
 from fedsdg.report.charts.axes import Axis
 from fedsdg.report.charts.bar_chart import Bar, BarChart
@@ -28,7 +28,7 @@ class ScoreUnit:
     @classmethod
     def of(cls, rows: Iterable[Row], what: str = "test") -> ScoreUnit:
         """Return the unit of these rows' scores."""
-        if any("r2" in row for row in rows):
+        if is_regression(rows):
             return cls(Axis(f"{what} R²", within=(None, 1.0)), 1.0)
         return cls(Axis(f"{what} accuracy (%)", within=(0.0, 100.0)), 100.0)
 
