@@ -14,8 +14,8 @@ import numpy as np
 
 from fedsdg.baselines.secure_filters import DEFAULT_KEY_BITS, PLAIN, plain_scores, run_filter
 from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.chosen_columns import MOST_COLUMNS_LISTED
 from fedsdg.experiments.experiment import Variant
-from fedsdg.experiments.measure import MOST_COLUMNS_LISTED
 from fedsdg.experiments.methods import label
 from fedsdg.experiments.statistics import by_cell, group
 from fedsdg.experiments.tables import field_text, label_of, markdown

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from fedsdg.experiments.checked_files import LONGEST_NAME, Count, Form, Name, Number, one_line
+from fedsdg.experiments.chosen_columns import unpack
 
 
 def _fits_a_table(name: str) -> str:
@@ -15,9 +16,15 @@ def _fits_a_table(name: str) -> str:
     return name
 
 
+def _packed(text: str) -> str:
+    unpack(text)
+    return text
+
+
 CellName = Annotated[
     str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(one_line), AfterValidator(_fits_a_table)
 ]
+PackedColumns = Annotated[str, Field(max_length=1_000_000), AfterValidator(_packed)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(ge=0)]
 
@@ -65,6 +72,7 @@ class Answer(Question):
     selected: Positive | None = None
     ratio: Share | None = None
     columns: list[Count] | None = None
+    packed_columns: PackedColumns | None = None
     precision: Share | None = None
     recall: Share | None = None
     embedding_open: Positive | None = None
@@ -80,4 +88,5 @@ class Answer(Question):
     curve: list[PathPoint] | None = None
     surrogate: bool | None = None
     config_hash: Name | None = None
+    trained_with: Name | None = None
     commit: Name | None = None

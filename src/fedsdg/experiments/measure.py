@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from fedsdg.baselines.final_model import train_final
 from fedsdg.baselines.selector import Selection, Selector
+from fedsdg.config import TrainingConfig
 from fedsdg.data.arrays import IntArray
 from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.chosen_columns import record_columns
 from fedsdg.experiments.parameters import count_parameters
 
 SAMPLES = 100
 """Predictions whose bytes are counted, as in the paper."""
 VALUE_BYTES = 4
 """An embedding value in the clear, as float32. Encrypted bytes depend on key and packing; see `security_cost`."""
-MOST_COLUMNS_LISTED = 500
 
 
 def measure(cell: Cell, selector: Selector) -> Row:
@@ -46,6 +48,7 @@ def describe(cell: Cell, selection: Selection) -> Row:
         ),
         "embedding_open": model.embedding_open,
         "bytes": SAMPLES * VALUE_BYTES * model.embedding_open,
+        "trained_with": config_hash(phase.config),
     }
     return row | compare_with_truth(cell, selection.columns)
 
@@ -56,7 +59,7 @@ def compare_with_truth(cell: Cell, columns: Mapping[str, IntArray]) -> Row:
     row: Row = {
         "selected": len(chosen),
         "ratio": len(chosen) / sum(len(part) for part in cell.parts.values()),
-        "columns": chosen.tolist() if len(chosen) <= MOST_COLUMNS_LISTED else None,
+        **record_columns(chosen, cell.data.n_columns),
         "precision": None,
         "recall": None,
     }
@@ -67,3 +70,8 @@ def compare_with_truth(cell: Cell, columns: Mapping[str, IntArray]) -> Row:
         row["precision"] = hits / len(chosen) if len(chosen) else 0.0
         row["recall"] = hits / max(1, int(truth[held].sum()))
     return row
+
+
+def config_hash(config: TrainingConfig) -> str:
+    """Return a short digest of the training settings."""
+    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]

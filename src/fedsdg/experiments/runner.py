@@ -6,7 +6,6 @@ noted and the others go on.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import multiprocessing
 import signal
@@ -32,6 +31,7 @@ from fedsdg.errors import ConfigError, DataError
 from fedsdg.experiments import catalogue
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment
+from fedsdg.experiments.measure import config_hash
 from fedsdg.experiments.results import Key, ResultsFolder, commit, key_of
 from fedsdg.job import PRESETS
 from fedsdg.server.summary import deciding_versions as versions
@@ -128,11 +128,6 @@ def run(
             folder.append({**row, **stamp})
         watch(done, len(tasks), row)
     return Outcome(done - skipped, skipped, failed)
-
-
-def config_hash(config: TrainingConfig) -> str:
-    """Return a short digest of the training settings."""
-    return hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:16]
 
 
 def run_task(task: Task) -> Row:

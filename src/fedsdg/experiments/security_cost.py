@@ -11,6 +11,7 @@ from functools import partial
 
 from fedsdg.experiments import filter_cost
 from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.chosen_columns import columns_of
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.measure import compare_with_truth
 from fedsdg.experiments.statistics import by_cell, group, metric
@@ -71,7 +72,9 @@ def job_table(rows: Sequence[Row]) -> str:
         plain, masked = by_cell(methods.get("plain", [])), by_cell(methods.get("masked", []))
         shared = sorted(set(plain) & set(masked))
         same = sum(
-            plain[cell]["columns"] == masked[cell]["columns"] and metric(plain[cell]) == metric(masked[cell])
+            columns_of(plain[cell]) is not None
+            and columns_of(plain[cell]) == columns_of(masked[cell])
+            and metric(plain[cell]) == metric(masked[cell])
             for cell in shared
         )
         lines.append([label_of(name, list(plain.values())), f"{same} of {len(shared)}"])

@@ -13,6 +13,7 @@ from fedsdg.baselines.original_gate import OriginalGate
 from fedsdg.baselines.ranking import HowMany, RankingSelector
 from fedsdg.config import TrainingConfig
 from fedsdg.experiments.cell import Cell, Row
+from fedsdg.experiments.chosen_columns import columns_of
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.gate_paths import record_path
 from fedsdg.experiments.measure import measure
@@ -42,7 +43,7 @@ def _path(cell: Cell, method: FedSDG | OriginalGate) -> Row:
 
 def agreement(rows: Sequence[Row]) -> float:
     """Return the mean Jaccard index of the columns selected in different cells."""
-    sets = [set(row["columns"]) for row in rows if row.get("columns")]
+    sets = [found for found in map(columns_of, rows) if found]
     pairs = [len(a & b) / len(a | b) for a, b in combinations(sets, 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
 
