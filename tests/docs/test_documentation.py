@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import fedsdg.crypto
 
@@ -35,6 +36,20 @@ def test_the_python_examples_of_the_readme_run():
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
     assert set(np.flatnonzero(names["selector"].get_support())) == {3, 11}
+
+
+def test_a_method_and_a_data_set_of_ones_own_are_compared_as_the_page_says(capsys):
+    block = re.search(r"```python\n(.*?)```", (ROOT / "docs/experiments.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    threads = torch.get_num_threads()
+    try:
+        exec(compile(block[1], "experiments.md", "exec"), {})
+    finally:
+        torch.set_num_threads(threads)
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[1] for line in lines] == ["fedsdg", "spread@k=2"] * 2
+    assert all(float(line.split()[-1]) > 0.5 for line in lines[::2])
+    assert all(line.endswith("precision 0.00") for line in lines[1::2])
 
 
 @pytest.mark.parametrize(

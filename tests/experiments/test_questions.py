@@ -221,7 +221,7 @@ def test_a_surrogate_is_called_one_in_tables_and_has_no_number_of_the_paper():
     page = accuracy.table(rows)
     assert "GISETTE_SURROGATE (surrogate, not GISETTE)" in page
     assert "99.5" not in page
-    assert "Of 0 genuine" in page
+    assert "genuine classification sets" not in page
 
 
 def test_the_command_lists_runs_resumes_and_prints(tmp_path, monkeypatch):

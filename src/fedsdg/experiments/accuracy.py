@@ -71,7 +71,7 @@ def table(rows: Sequence[Row]) -> str:
     ]
     if any(row["dataset"] in paper_numbers.TWO_CLIENTS for row in rows):
         parts += ["Where the paper has a number: ours; the paper's.", paper_table(rows)]
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def scores_table(rows: Sequence[Row]) -> str:
@@ -146,7 +146,7 @@ def short_table(rows: Sequence[Row]) -> str:
 
 
 def standing(rows: Sequence[Row]) -> str:
-    """Return on how many genuine classification sets FedSDG-FS leads among methods with as few features."""
+    """Return on how many genuine classification sets FedSDG-FS leads among methods with as few features, if any."""
     ahead = tied = counted = 0
     folds = folds_of(rows)
     for name, of in group(rows).items():
@@ -163,6 +163,8 @@ def standing(rows: Sequence[Row]) -> str:
             ahead += 1
         elif test is not None and test.verdict == "tied":
             tied += 1
+    if counted == 0:
+        return ""
     return (
         f"Of {counted} genuine classification sets, FedSDG-FS is at or above every method with at most as many "
         f"features on {ahead}, and statistically tied on {tied} of the others."
