@@ -57,6 +57,13 @@ def test_plain_http_to_other_machines_is_refused_before_anything_is_sent(cache):
         download.fetch("http://example.org/a.bin", "a.bin")
 
 
+def test_a_cache_that_cannot_be_written_says_so(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("FEDSDG_CACHE", str(tmp_path / "file"))
+    with pytest.raises(DataError, match=r"downloads cannot be kept in .* set FEDSDG_CACHE"):
+        download.fetch("https://localhost:1/a.bin", "a.bin")
+
+
 def test_an_endless_answer_is_cut_off(server, cache, monkeypatch):
     home, files, _ = server
     files["/a.bin"] = b"x" * 5000

@@ -296,6 +296,10 @@ def test_a_folder_without_an_experiment_cannot_be_printed(tmp_path):
 def test_methods_are_separated_by_commas_or_semicolons_and_may_have_commas_in_their_names():
     assert _methods("all, fedsdg;original_gate", "accuracy") == ("all", "fedsdg", "original_gate")
     assert _methods("FedSDG-FS, path; SFFS, 0.1", "stability") == ("FedSDG-FS, path", "SFFS, 0.1")
+    assert _methods("", "accuracy") == ()
+    for nothing in (",", ";", " ", " ; , "):
+        with pytest.raises(ConfigError, match="names nothing"):
+            _methods(nothing, "accuracy")
 
 
 def test_a_method_that_is_not_made_for_a_data_set_says_where_it_runs(tmp_path):

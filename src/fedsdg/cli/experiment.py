@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedsdg.datasets import registry
+from fedsdg.errors import ConfigError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.recorded import read_recorded, told_if_unusable
@@ -107,7 +108,10 @@ def table(
 
 
 def _names(text: str, separator: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(separator) if name.strip())
+    names = tuple(name.strip() for name in text.split(separator) if name.strip())
+    if text and not names:  # nothing at all means everything, which nobody meant by a lone comma
+        raise ConfigError(f"{text!r} names nothing; leave the option out for everything")
+    return names
 
 
 def _methods(text: str, experiment: str) -> tuple[str, ...]:

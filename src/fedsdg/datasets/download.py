@@ -50,8 +50,14 @@ def fetch(
         if digest is None or _file_digest(target, algorithm) == digest:
             return target
         target.unlink()  # damaged, or of an older version: fetch it again
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        handle, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    except OSError as problem:
+        raise DataError(
+            f"downloads cannot be kept in {target.parent} ({problem.strerror}); set {CACHE_VARIABLE} to a folder that "
+            "can be written"
+        ) from None
     try:
         with os.fdopen(handle, "wb") as out:
             _copy(url, out, LARGEST_DOWNLOAD, timeout)

@@ -50,7 +50,7 @@ MANY_COLUMNS = ("ARCENE", "BASEHOCK", "RELATHE", "PCMAC", "GISETTE_SURROGATE")
 WISH = wished(0.15, MANY_COLUMNS)
 """Where columns go into the thousands: the gates' order of columns, without validation's choice of their number."""
 FEW_COLUMNS = ("MADELON", "COIL20", "ISOLET")
-"""Where filters also choose their number: elsewhere their many candidates cost more than everything else together."""
+"""Where filters also choose their number: elsewhere a model per candidate would cost a third of the whole table."""
 STEADY = replace(variant(FedSDG(rule="lower_quartile")), datasets=MANY_COLUMNS)
 """The other rule for their number, which is made for such sets."""
 NOT_BASELINES = ("fedsdg", WISH.name, STEADY.name, CEILING)

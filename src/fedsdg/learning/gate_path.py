@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedsdg.data.arrays import FloatArray, IntArray
+from fedsdg.data.arrays import BoolArray, FloatArray, IntArray
 from fedsdg.learning.model_state import StateArrays
 
 
@@ -45,10 +45,11 @@ class GatePath:
 
 def open_embeddings(snapshot: StateArrays) -> int:
     """Return how many embedding dimensions of a learner were still sent, through a gate that was open."""
-    return count_open(snapshot["open_dimensions"], snapshot.get("embedding_gates"))
+    gates = snapshot.get("embedding_gates")
+    return count_open(snapshot["open_dimensions"], None if gates is None else gates > 0)
 
 
-def count_open(still_sent: ArrayLike, gates: FloatArray | None) -> int:
+def count_open(still_sent: ArrayLike, open_gates: BoolArray | None) -> int:
     """Return how many of the dimensions that are sent have an open gate; without gates, all."""
     dimensions = np.asarray(still_sent, np.int64)
-    return len(dimensions) if gates is None else int((gates[dimensions] > 0).sum())
+    return len(dimensions) if open_gates is None else int(open_gates[dimensions].sum())

@@ -166,7 +166,7 @@ class LocalClient:
         learner = self.learner
         means = _ready(learner.input_gates).means()
         gates = learner.embedding_gates
-        dimensions = count_open(learner.open_dimensions(), None if gates is None else gates.means())
+        dimensions = count_open(learner.open_dimensions(), None if gates is None else gates.selected())
         return GateReport(int((means > 0).sum()), np.sort(means[means > 0])[::-1], dimensions)
 
     def save_snapshot(self, step: int) -> None:
