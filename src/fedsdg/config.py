@@ -243,7 +243,7 @@ class PenaltySettings(Settings):
         return self
 
 
-SelectionRule = Literal["one_standard_error", "lower_quartile", "best", "last"]
+SelectionRule = Literal["plausible", "one_standard_error", "best", "last"]
 
 
 class ValidationSettings(Settings):
@@ -254,9 +254,11 @@ class ValidationSettings(Settings):
     """Steps between two validation passes of the gated phase (the compact phase has one, at its end)."""
     patience: int | None = Field(default=3, ge=1)
     """The gated phase ends early after this many passes below the best score minus one standard error."""
-    rule: SelectionRule = "one_standard_error"
-    """Which pass decides: the sparsest within one standard error of the lowest loss, the lower quartile of all that are
-    plausible (steadier where columns far outnumber rows, ADR 17), the one with the best score, or the last."""
+    rule: SelectionRule = "plausible"
+    """Which pass decides: the middle of all numbers of columns that the rows find plausible (ADR 18), the sparsest
+    within one standard error of the lowest loss, the one with the best score, or the last."""
+    plenty: float = Field(default=0.15, gt=0, le=1)
+    """For ``plausible``: larger shares of all columns than this have to be the more plausible the larger they are."""
 
 
 class BinningSettings(Settings):
@@ -348,7 +350,7 @@ def wide_config(**changes: Any) -> TrainingConfig:
             }
         ),
         "gates": GateSettings(narrowest_embedding=32),
-        "penalty": PenaltySettings(embedding_strength=0.001),
+        "penalty": PenaltySettings(ramp_end=7.0, embedding_strength=0.001),
         # Closing gates costs accuracy that the weights win back later: the path is walked to its end.
         "validation": ValidationSettings(patience=None),
     }

@@ -163,7 +163,7 @@ def test_dimensions_dropped_on_the_way_change_nothing(n_clients, interactive):
 
 @pytest.mark.parametrize("interactive", ["dense", "elementwise"])
 def test_returning_to_a_snapshot_from_before_a_drop_changes_nothing(interactive, monkeypatch):
-    monkeypatch.setattr(two_phase_training, "choose_point", lambda path, rule, n_features: path[0])
+    monkeypatch.setattr(two_phase_training, "choose_point", lambda path, *settings: path[0])
     config = configured(
         gated_steps=30,
         interactive=interactive,

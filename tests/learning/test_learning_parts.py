@@ -180,7 +180,7 @@ def test_a_point_is_chosen_by_its_loss_row_by_row():
         with_losses(point(125, 0, 0.5), hard_and_easy * 0),
     ]
     assert choose_point(path, "one_standard_error").step == 75
-    assert choose_point(path, "lower_quartile").step == 75
+    assert choose_point(path, "plausible").step == 50
     assert choose_point(path, "best").step == 50
     assert choose_point(path, "last").step == 100
     assert choose_point(path, "one_standard_error", n_features=20).step == 50
@@ -200,35 +200,44 @@ def path_of_losses(numbers, lost_errors, n_rows=100):
     ]
 
 
-def test_where_the_rows_say_nothing_the_number_is_a_quarter_of_the_way_up_by_ratios():
-    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]  # seven halvings
-    nothing = [0.0] * 8
-    assert choose_point(path_of_losses(numbers, nothing), "lower_quartile").n_open == 31
-    assert choose_point(path_of_losses(numbers, nothing), "one_standard_error").n_open == 8
+HALVINGS = [1000, 500, 250, 125, 62, 31, 16, 8]
 
 
-def test_where_the_rows_speak_clearly_the_sparsest_of_the_best_is_taken():
-    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]
-    clear = [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 0.0, 12.0]
-    assert choose_point(path_of_losses(numbers, clear), "lower_quartile").n_open == 16
-    sparsest = [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 3.0, 0.0]
-    assert choose_point(path_of_losses(numbers, sparsest), "lower_quartile").n_open == 8
+def test_where_the_rows_say_nothing_the_number_is_half_way_up_to_plenty_by_ratios():
+    nothing = path_of_losses(HALVINGS, [0.0] * 8)
+    assert choose_point(nothing, "plausible").n_open == 125  # half-way between 8 and 1000: 89
+    assert choose_point(nothing, "plausible", plenty=62).n_open == 31  # beyond 62 ever less
+    assert choose_point(nothing, "plausible", plenty=1).n_open == 8
+    assert choose_point(nothing, "one_standard_error").n_open == 8
+
+
+def test_where_the_rows_speak_clearly_they_are_followed_whatever_is_plenty():
+    clear = path_of_losses(HALVINGS, [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 0.0, 12.0])
+    all_needed = path_of_losses(HALVINGS, [0.0, 12.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0])
+    few = path_of_losses(HALVINGS, [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 5.0, 0.0])
+    for plenty in (1, 15, 150, 1000):
+        assert choose_point(clear, "plausible", plenty=plenty).n_open == 16
+        assert choose_point(all_needed, "plausible", plenty=plenty).n_open == 1000
+        assert choose_point(few, "plausible", plenty=plenty).n_open == 8
 
 
 def test_the_number_hardly_moves_with_the_luck_of_one_point():
-    """What the default rule does not manage: a point just inside or outside of its band moves it from end to end."""
-    numbers = [1000, 500, 250, 125, 62, 31, 16, 8]
-    inside, outside = [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 0.95], [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 1.05]
-    assert choose_point(path_of_losses(numbers, inside), "one_standard_error").n_open == 8
-    assert choose_point(path_of_losses(numbers, outside), "one_standard_error").n_open == 250
-    chosen = {choose_point(path_of_losses(numbers, each), "lower_quartile").n_open for each in (inside, outside)}
-    assert chosen == {31}
+    """What one standard error does not manage: a point just inside or outside of it moves it from end to end."""
+    inside = path_of_losses(HALVINGS, [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 0.95])
+    outside = path_of_losses(HALVINGS, [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 1.05])
+    assert choose_point(inside, "one_standard_error").n_open == 8
+    assert choose_point(outside, "one_standard_error").n_open == 250
+    assert {choose_point(path, "plausible", plenty=150).n_open for path in (inside, outside)} == {62}
+
+
+def test_a_path_of_one_point_has_one_answer():
+    assert choose_point(path_of_losses([7], [0.0]), "plausible", plenty=1).n_open == 7
 
 
 def test_of_several_looks_at_one_number_the_best_counts_and_is_taken():
     path = path_of_losses([100, 20, 20, 20, 10], [9.0, 4.0, 0.0, 4.0, 4.0])
-    assert choose_point(path, "lower_quartile").step == 2
-    assert choose_point(path[1:4], "lower_quartile").step == 2
+    assert choose_point(path, "plausible").step == 2
+    assert choose_point(path[1:4], "plausible").step == 2
 
 
 def test_a_path_that_left_the_band_of_the_best_is_given_up():
@@ -245,11 +254,11 @@ def test_a_path_that_left_the_band_of_the_best_is_given_up():
 def test_a_point_is_found_where_losses_are_alike_or_not_numbers():
     alike = [with_losses(point(step, n_open, 1.0), np.zeros(4)) for step, n_open in ((1, 9), (2, 5), (3, 7))]
     assert choose_point(alike, "one_standard_error").step == 2
-    assert choose_point(alike, "lower_quartile").step == 2
+    assert choose_point(alike, "plausible").step == 3
     broken = [with_losses(point(1, 9, 0.5), np.ones(4)), with_losses(point(2, 5, 0.5), np.full(4, np.nan))]
     assert choose_point(broken, "one_standard_error").step == 1
     assert choose_point(broken[::-1], "one_standard_error").step == 1
-    assert choose_point(broken, "lower_quartile").step == 1
+    assert choose_point(broken, "plausible").step == 1
 
 
 def test_one_lucky_look_does_not_set_the_mark():

@@ -203,7 +203,7 @@ def test_the_compact_embedding_follows_the_open_gates_within_limits(short_config
 
 
 def test_gates_that_close_after_the_chosen_point_narrow_the_compact_embedding(short_config, monkeypatch):
-    monkeypatch.setattr(two_phase_training, "choose_point", lambda path, rule, n_features: path[0])
+    monkeypatch.setattr(two_phase_training, "choose_point", lambda path, *settings: path[0])
     closing = short_config.with_changes(
         penalty=PenaltySettings(strength=0.0, embedding_strength=0.02), gates=GateSettings(narrowest_embedding=2)
     )

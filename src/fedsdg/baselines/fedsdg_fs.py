@@ -6,22 +6,19 @@ from dataclasses import dataclass
 
 from fedsdg.baselines.gates import run_gates
 from fedsdg.baselines.selector import Selection, VerticalData
-from fedsdg.config import SelectionRule, TrainingConfig
+from fedsdg.config import TrainingConfig
 
 
 @dataclass(frozen=True)
 class FedSDG:
-    """The method of this package; ``count`` asks for exactly so many columns, ``rule`` chooses their number."""
+    """The method of this package; ``count`` asks for exactly so many columns."""
 
     count: int | None = None
-    rule: SelectionRule | None = None
 
     @property
     def name(self) -> str:
-        """``fedsdg``, with the number of columns if one is wished for, or with the rule for it."""
-        if self.count is not None:
-            return f"fedsdg@k={self.count}"
-        return "fedsdg" if self.rule is None else f"fedsdg@{self.rule}"
+        """``fedsdg``, with the number of columns if one is wished for."""
+        return "fedsdg" if self.count is None else f"fedsdg@k={self.count}"
 
     def select(self, data: VerticalData) -> Selection:
         """Select with Gini-initialised dual gates."""
@@ -29,5 +26,4 @@ class FedSDG:
 
     def config(self, base: TrainingConfig) -> TrainingConfig:
         """Return the settings of a run."""
-        validation = base.validation if self.rule is None else base.validation.model_copy(update={"rule": self.rule})
-        return base.with_changes(n_features=self.count, validation=validation)
+        return base.with_changes(n_features=self.count)

@@ -1,9 +1,9 @@
 """Which features: choosing a point on the path of the gated phase.
 
 While the penalty rises, gates close one after another. Each validation pass is a point on that path: a step,
-the number of open gates, a score. Without a wish, the sparsest point whose calibrated loss is within one standard error
-of the lowest is taken (a difference smaller than that is noise, so the smaller set wins), or one of the other rules
-decides. With a wish for k features, the last point with at least k open gates is taken, and the k widest gates on it.
+the number of open gates, a score. Without a wish, the middle of all numbers of columns that the validation rows find
+plausible is taken, or one of the other rules decides. With a wish for k features, the last point with at least k open
+gates is taken, and the k widest gates on it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from fedsdg.config import SelectionRule
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.objective import Score
-
-LOWER_QUARTILE = 0.25
 
 
 @dataclass(frozen=True)
@@ -37,8 +35,9 @@ def choose_point(
     path: Sequence[PathPoint],
     rule: SelectionRule,
     n_features: int | None = None,
+    plenty: float = math.inf,
 ) -> PathPoint:
-    """Return the point of the path whose gates become the selection."""
+    """Return the point of the path whose gates become the selection; ``plenty``: a number of columns."""
     usable = [point for point in path if point.n_open > 0]
     if not usable:
         raise DataError("every gate closed before the first validation pass; lower the penalty or the gate rates")
@@ -48,16 +47,17 @@ def choose_point(
         return usable[-1]
     if rule == "best":
         return max(usable, key=lambda point: (point.score.value, -point.score.loss))
-    return lower_quartile(usable) if rule == "lower_quartile" else sparsest_that_loses_nothing(usable)
+    return middle_of_the_plausible(usable, plenty) if rule == "plausible" else sparsest_that_loses_nothing(usable)
 
 
-def lower_quartile(path: Sequence[PathPoint]) -> PathPoint:
-    """Return the point below which lies a quarter of all plausible numbers of columns.
+def middle_of_the_plausible(path: Sequence[PathPoint], plenty: float = math.inf) -> PathPoint:
+    """Return the point below which lies half of all plausible numbers of columns: the median of a posterior.
 
-    A number is as plausible as the normal density says at the standard errors that its loss lies above the lowest, and
-    numbers are told apart by their ratios. Where the rows speak clearly this is the sparsest of the best points. Where
-    they do not (a few dozen rows, thousands of columns) the sparsest or the best point is a matter of luck, anywhere
-    between a few columns and all of them; a quantile hardly moves with it.
+    What the rows say: a number is as plausible as the normal density at the standard errors by which its loss exceeds
+    the lowest. What is said before: numbers are told apart by their ratios, all alike up to ``plenty`` columns, and
+    beyond ever less, by the square. Where rows speak clearly, the point with the lowest loss is taken, however many
+    columns it has. Where they do not (a few dozen rows, thousands of columns) the sparsest or the best point is a
+    matter of luck, anywhere between a few columns and all; a median hardly moves with it.
     """
     best_of: dict[int, PathPoint] = {}
     for point in sorted(path, key=lambda point: (point.n_open, _mean_loss(point))):
@@ -65,10 +65,12 @@ def lower_quartile(path: Sequence[PathPoint]) -> PathPoint:
     points = list(best_of.values())
     lowest = min(points, key=_mean_loss)
     plausible = np.exp([-0.5 * standard_errors_lost(point, lowest) ** 2 for point in points])
-    numbers = np.log([point.n_open for point in points])
-    borders = np.concatenate([numbers[:1], (numbers[1:] + numbers[:-1]) / 2, numbers[-1:]])
-    reached = np.cumsum(plausible * np.diff(borders))
-    return points[int(np.searchsorted(reached, LOWER_QUARTILE * reached[-1]))]
+    numbers = np.array([point.n_open for point in points], dtype=float)
+    wanted = np.minimum(1.0, plenty / numbers) ** 2
+    logs = np.log(numbers)
+    borders = np.concatenate([logs[:1], (logs[1:] + logs[:-1]) / 2, logs[-1:]])
+    reached = np.cumsum(plausible * wanted * np.diff(borders))
+    return points[int(np.searchsorted(reached, reached[-1] / 2))]
 
 
 def sparsest_that_loses_nothing(path: Sequence[PathPoint]) -> PathPoint:

@@ -153,7 +153,8 @@ class _Run:
         """Choose a point of the path, go back to it and fix the columns."""
         config = self.config
         rule = config.validation.rule if config.penalty.strength == "auto" else "last"
-        step = choose_point(steadied(self.path), rule, config.n_features).step
+        plenty = config.validation.plenty * self.total_columns
+        step = choose_point(steadied(self.path), rule, config.n_features, plenty).step
         chosen = next(point for point in self.path if point.step == step)
         self.federation.restore_snapshot(chosen.step)
         gated.restore(self.states[chosen.step])
