@@ -40,6 +40,11 @@ NONSENSE = (
 BROKEN = (b"{", b"[1]", b"null", b"\xff\xfe\x00", b"[" * 100_000, b"1" * 6000, b'"\\ud800"')
 
 
+def prepare(folder, about):
+    with folder.prepared(about):
+        pass
+
+
 def folder_of(place: Path, about: object = ABOUT, *rows: object) -> ResultsFolder:
     place.mkdir(exist_ok=True)
     (place / "experiment.json").write_text(json.dumps(about))
@@ -103,7 +108,7 @@ def test_an_experiment_goes_on_from_no_description_that_cannot_be(change, tmp_pa
     (tmp_path / "results.jsonl").write_bytes(b"{half a row")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(StateFileError, match=rf"experiment\.json is damaged \({next(iter(change))}.*; put back a copy"):
-        folder.prepare(ABOUT)
+        prepare(folder, ABOUT)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
     assert printed(tmp_path) == ""
 
@@ -162,7 +167,7 @@ def test_what_is_appended_starts_a_line_and_no_whole_row_is_lost(name, tmp_path)
     for end, kept in (("", 2), (" \t", 2), ("\n" + rows[1][:-9], 2), ("\n{", 2), (rows[1], 1)):
         (tmp_path / name).write_text("\n".join(rows) + end)
         assert len(folder.rows() or folder.failures()) == kept
-        folder.prepare(ABOUT)
+        prepare(folder, ABOUT)
         (folder.append if name == "results.jsonl" else folder.note_failure)(ROW | {"fold": 2})
         assert len(folder.rows() or folder.failures()) == kept + 1
 
@@ -173,10 +178,10 @@ def test_a_link_that_leads_to_no_file_is_told_before_anything_is_written(name, t
     folder = folder_of(tmp_path, ABOUT, ROW)
     (tmp_path / name).unlink(missing_ok=True)
     (tmp_path / name).symlink_to(name if target == "itself" else target)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != name}
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in (name, ".lock")}
     with pytest.raises(StateFileError, match=f"Cannot read .*{name}: "):
-        folder.prepare(ABOUT | {"seeds": 5})
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != name} == before
+        prepare(folder, ABOUT | {"seeds": 5})
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name not in (name, ".lock")} == before
 
 
 def test_a_line_ends_with_a_line_feed_and_nothing_else(tmp_path):
@@ -188,11 +193,11 @@ def test_a_line_ends_with_a_line_feed_and_nothing_else(tmp_path):
 def test_what_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     with pytest.raises(StateFileError, match="Cannot write"):
-        ResultsFolder(tmp_path / "file" / "e").prepare(ABOUT)
+        prepare(ResultsFolder(tmp_path / "file" / "e"), ABOUT)
     with pytest.raises(ConfigError, match="is a file"):
-        ResultsFolder(tmp_path / "file").prepare(ABOUT)
+        prepare(ResultsFolder(tmp_path / "file"), ABOUT)
     with pytest.raises(StateFileError, match="File name too long"):
-        ResultsFolder(tmp_path / ("n" * 400)).prepare(ABOUT)
+        prepare(ResultsFolder(tmp_path / ("n" * 400)), ABOUT)
     with pytest.raises(ConfigError, match=r"there is no folder .*; `fedsdg experiment run` makes one"):
         ResultsFolder(tmp_path / ("n" * 400)).description()
     folder = folder_of(tmp_path / "e", ABOUT, ROW)
@@ -206,11 +211,13 @@ def test_what_cannot_be_written_is_told_in_a_line(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", full)
     before = (tmp_path / "e" / "experiment.json").read_bytes()
     with pytest.raises(StateFileError, match="No space left"):
-        folder.prepare(ABOUT)
+        prepare(folder, ABOUT)
     assert (tmp_path / "e" / "experiment.json").read_bytes() == before
     with pytest.raises(StateFileError, match="No space left"):
-        ResultsFolder(tmp_path / "new").prepare(ABOUT)
-    assert list((tmp_path / "new").iterdir()) == []  # so the same command can try again
+        prepare(ResultsFolder(tmp_path / "new"), ABOUT)
+    assert [path.name for path in (tmp_path / "new").iterdir()] == [
+        ".lock"
+    ]  # which is free: so the same command can try again
 
 
 @pytest.mark.parametrize("asked", ["--folds 1", "--folds 1001", "--folds x", "--seeds 0", f"--seeds {10**12}"])

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from experiment_helpers import TINY, small_data
 
-from fedsdg.errors import ConfigError, DataError
+from fedsdg.errors import ConfigError, DataError, StateFileError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.results import ResultsFolder, commit, key_of
@@ -87,6 +88,24 @@ def test_an_interrupted_grid_keeps_what_it_has_and_goes_on(small, tmp_path):
     assert len(ResultsFolder(tmp_path).rows()) == 4
     assert runner.run(small, tmp_path) == runner.Outcome(done=8, skipped=4, failed=0)
     assert len(asked) == 12
+
+
+def test_a_second_process_is_kept_out_while_one_writes(small, tmp_path):
+    out = tmp_path / "out"
+
+    def try_again(done, total, row):
+        with pytest.raises(StateFileError, match=f"Process {os.getpid()} is working in"):
+            runner.run(small, out)
+
+    assert runner.run(small, out, watch=try_again).done == 12
+    assert len((out / "results.jsonl").read_text().splitlines()) == 12
+    assert runner.run(small, out).skipped == 12
+
+
+def test_a_folder_that_a_crash_left_with_a_lock_alone_is_taken(small, tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / ".lock").write_text("1\n")
+    assert runner.run(small, tmp_path / "out").done == 12
 
 
 def test_a_line_that_was_cut_off_is_dropped_and_computed_again(small, tmp_path):

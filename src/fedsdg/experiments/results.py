@@ -19,6 +19,7 @@ from fedsdg.experiments.cell import Row
 from fedsdg.experiments.checked_files import read_content, read_json, read_lines, whole_lines
 from fedsdg.experiments.forms import Answer, Description, Question
 from fedsdg.results import to_json
+from fedsdg.state_files import FolderLock
 
 RESULTS, DESCRIPTION, FAILURES = "results.jsonl", "experiment.json", "failures.jsonl"
 Key = tuple[str, str, int, int]
@@ -34,9 +35,19 @@ class ResultsFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: FolderLock | None = None
 
-    def prepare(self, description: Row) -> None:
-        """Make the folder, or check that it belongs to the same experiment with the same settings."""
+    @contextmanager
+    def prepared(self, description: Row) -> Iterator[None]:
+        """Make the folder, or check that it belongs to the same experiment, and keep other processes out of it."""
+        try:
+            self._prepare(description)
+            yield
+        finally:
+            if self._lock is not None:
+                self._lock.release()
+
+    def _prepare(self, description: Row) -> None:
         if os.path.lexists(self.path) and not os.path.isdir(self.path):
             raise ConfigError(f"{self.path} is a file; --out needs a folder")
         with _clear_errors(self.path):
@@ -57,6 +68,7 @@ class ResultsFolder:
             description |= {"datasets": datasets, "seeds": seeds}
         elif self._holds_something():
             raise ConfigError(f"{self.path} is not empty and holds no experiment; use another folder")
+        self._lock = FolderLock(self.path)  # two processes would compute the same rows and mend each other's lines
         for name in (RESULTS, FAILURES):
             self._mend_end(self.path / name)
         write_whole(self.path / DESCRIPTION, (to_json(description, indent=2) + "\n").encode())
@@ -101,7 +113,7 @@ class ResultsFolder:
 
     def _holds_something(self) -> bool:
         with _clear_errors(self.path):
-            return any(self.path.iterdir())
+            return any(entry.name != FolderLock.NAME for entry in self.path.iterdir())
 
     @staticmethod
     def _mend_end(path: Path) -> None:

@@ -110,16 +110,22 @@ def run(
     experiment = catalogue.find(grid.experiment)
     tasks = list(_tasks(grid, experiment))
     folder = ResultsFolder(out)
+    there = {key_of(row) for row in folder.rows()}
+    # Before anything is written: a data set that cannot be had is found out now, not in the middle of the night.
+    names = dict.fromkeys(task.dataset for task in tasks if task.key not in there)
+    sources = {name: asdict(_loaded_in_folds(name, grid.folds).provenance) for name in names}
+    with folder.prepared({**_description(grid, experiment), "sources": sources}):
+        return _fill(folder, grid, tasks, processes, watch)
+
+
+def _fill(folder: ResultsFolder, grid: Grid, tasks: Sequence[Task], processes: int, watch: Watch) -> Outcome:
+    """Write the rows that the folder lacks, one by one as they are known."""
     there = {key_of(row): row for row in folder.rows()}
     missing = [task for task in tasks if task.key not in there]
-    # Before anything is written: a data set that cannot be had is found out now, not in the middle of the night.
-    names = dict.fromkeys(task.dataset for task in missing)
-    sources = {name: asdict(_loaded_in_folds(name, grid.folds).provenance) for name in names}
-    folder.prepare({**_description(grid, experiment), "sources": sources})
     stamp = {"commit": commit(), "config_hash": config_hash(grid.settings()), "versions": _versions()}
     skipped = done = len(tasks) - len(missing)
     failed = 0
-    for row in _compute(missing, there, experiment, processes):
+    for row in _compute(missing, there, catalogue.find(grid.experiment), processes):
         if "error" in row:
             failed += 1
             folder.note_failure({**row, **stamp})
