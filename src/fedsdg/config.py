@@ -350,7 +350,7 @@ def wide_config(**changes: Any) -> TrainingConfig:
             }
         ),
         "gates": GateSettings(narrowest_embedding=32),
-        "penalty": PenaltySettings(ramp_end=7.0, embedding_strength=0.001),
+        "penalty": PenaltySettings(embedding_strength=0.001),
         # Closing gates costs accuracy that the weights win back later: the path is walked to its end.
         "validation": ValidationSettings(patience=None),
     }
