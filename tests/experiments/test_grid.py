@@ -90,6 +90,19 @@ def test_an_interrupted_grid_keeps_what_it_has_and_goes_on(small, tmp_path):
     assert len(asked) == 12
 
 
+def test_other_seeds_can_be_asked_for_and_join_those_that_are_there(small, tmp_path):
+    runner.run(runner.Grid("small", (), folds=3, seeds=1, config=TINY), tmp_path)
+    assert runner.run(runner.Grid("small", (), folds=3, seeds=1, first_seed=7, config=TINY), tmp_path).done == 6
+    assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {0, 7}
+
+
+def test_every_row_has_the_promised_fields(small, tmp_path):
+    runner.run(small, tmp_path)
+    wanted = {"dataset", "method", "fold", "seed", "accuracy", "ratio", "selected", "precision", "recall"}
+    for row in ResultsFolder(tmp_path).rows():
+        assert wanted | {"embedding_open", "bytes"} <= set(row)
+
+
 def test_a_second_process_is_kept_out_while_one_writes(small, tmp_path):
     out = tmp_path / "out"
 

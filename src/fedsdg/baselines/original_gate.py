@@ -1,7 +1,8 @@
 """original-Gate (STG, Yamada et al. 2020): stochastic gates on the columns, without Gini start and embedding gates.
 
 It runs here with everything else that FedSDG-FS has: plain SGD for the gates, the rising penalty, the choice of a point
-by validation, and the better of the gated and the retrained model. That is its strongest form. ``penalty`` fixes a
+by validation, and the same last model. What rests on the Gini start goes with it: the loss always counts fully in its
+gates. That is its strongest form. ``penalty`` fixes a
 strength instead, and ``reduction`` says whether the penalty is averaged over the gates (the public `stg` code) or
 summed (the paper's formula).
 """

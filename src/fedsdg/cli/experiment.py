@@ -60,6 +60,7 @@ def run(
     seeds: Annotated[
         int, typer.Option(min=1, max=MOST, help="Repetitions with other folds, dealings and initial weights.")
     ] = 1,
+    first_seed: Annotated[int, typer.Option(min=0, max=MOST, help="The first of these repetitions.")] = 0,
     preset: Annotated[str | None, typer.Option(help="Training settings: default, wide or paper.")] = None,
     methods: Annotated[str, typer.Option(help="Only these methods, separated by commas or semicolons.")] = "",
     processes: Annotated[
@@ -69,7 +70,7 @@ def run(
 ) -> None:
     """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
     console = Console(quiet=quiet)
-    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, preset, _methods(methods, name) or None)
+    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, first_seed, preset, _methods(methods, name) or None)
     try:
         with _display(console) as progress:
             bar = progress.add_task(name, total=None, last="")

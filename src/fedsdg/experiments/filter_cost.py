@@ -46,7 +46,7 @@ def measure_filter(
     return {
         "ranking": ranking[:MOST_COLUMNS_LISTED].tolist(),
         "scores_digest": hashlib.sha256(found.tobytes()).hexdigest(),
-        "bytes": sent,
+        "job_bytes": sent,
         "messages": messages,
         "job_seconds": round(seconds, 3),
     }
@@ -70,7 +70,7 @@ def table(rows: Sequence[Row]) -> str:
                     field_text(plain, "job_seconds", ".2f"),
                     field_text(masked, "job_seconds", ".2f"),
                     field_text(masked, "messages", ",.0f"),
-                    field_text(masked, "bytes", ",.0f"),
+                    field_text(masked, "job_bytes", ",.0f"),
                     f"{same} of {len(shared)}",
                 ]
             )

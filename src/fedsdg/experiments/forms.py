@@ -37,6 +37,7 @@ class Description(Form):
     config_hash: Name
     folds: Annotated[Count, Field(ge=2)]
     seeds: Annotated[Count, Field(ge=1)]
+    first_seed: Count | None = None
     datasets: list[CellName] | None = None
     preset: Name | None = None
     started: Name | None = None
@@ -82,6 +83,7 @@ class Answer(Question):
     chance: Number | None = None
     messages: Positive | None = None
     job_seconds: Positive | None = None
+    job_bytes: Positive | None = None
     seconds: Positive | None = None
     steps_to_half: Positive | None = None
     steps_to_tenth: Positive | None = None

@@ -96,10 +96,11 @@ def validated(base: str, datasets: tuple[str, ...] | None = None) -> Variant:
 
 
 def matched(base: str) -> Variant:
-    """Return a ranking method that keeps as many columns as FedSDG-FS kept in the same cell."""
+    """Return a method that keeps as many columns as FedSDG-FS kept in the same cell."""
 
     def run(cell: Cell) -> Row:
-        return measure(cell, _ranking(base, HowMany(count=int(cell.earlier["fedsdg"]["selected"]))))
+        count = int(cell.earlier["fedsdg"]["selected"])
+        return measure(cell, OriginalGate(count) if base == "original_gate" else _ranking(base, HowMany(count=count)))
 
     return Variant(f"{base}@{MATCHED}", run, after=("fedsdg",))
 

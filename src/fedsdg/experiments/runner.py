@@ -38,6 +38,8 @@ from fedsdg.server.summary import deciding_versions as versions
 from fedsdg.simulation import one_torch_thread
 
 MOST_PROCESSES = 64
+EVERY_ROW = ("selected", "ratio", "precision", "recall", "embedding_open", "bytes")
+"""Beside its score, what every row tells; null where a question has no such number."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Grid:
     datasets: tuple[str, ...]
     folds: int = 5
     seeds: int = 1
+    first_seed: int = 0
+    """Settings are made on other seeds than those that are reported."""
     preset: str | None = None
     """Training settings by name; None: those of the experiment."""
     methods: tuple[str, ...] | None = None
@@ -149,12 +153,13 @@ def run_task(task: Task) -> Row:
     except Exception as problem:
         place = traceback.extract_tb(problem.__traceback__)[-1]
         return {**asked, "error": f"{type(problem).__name__}: {problem} ({Path(place.filename).name}:{place.lineno})"}
+    unknown = dict.fromkeys(("r2" if cell.data.task == "regression" else "accuracy", *EVERY_ROW))
     surrogate = {"surrogate": True} if cell.data.provenance.surrogate else {}
     cost = {
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
     }
-    return {**asked, **surrogate, **answer, **cost}
+    return {**asked, **unknown, **surrogate, **answer, **cost}
 
 
 @lru_cache(maxsize=1)
@@ -172,6 +177,8 @@ def cell_of(dataset: str, fold: int, folds: int, seed: int, config: str) -> Cell
 def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
     if grid.seeds < 1:
         raise ConfigError(f"seeds: at least 1, not {grid.seeds}")
+    if grid.first_seed < 0:
+        raise ConfigError(f"first_seed: at least 0, not {grid.first_seed}")
     for name in grid.methods or ():
         experiment.variant(name)
     settings = grid.settings()
@@ -186,7 +193,7 @@ def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
             where = "; ".join(f"{name} runs on {', '.join(sets)}" for name, sets in meant.items() if sets)
             raise ConfigError(f"{experiment.name} has nothing to run on {dataset}" + (f": {where}" if where else ""))
         needed = {name for variant in wanted for name in variant.after}
-        for seed in range(grid.seeds):
+        for seed in range(grid.first_seed, grid.first_seed + grid.seeds):
             for fold in range(grid.folds):
                 for variant in experiment.methods_for(dataset):
                     if variant in wanted or variant.name in needed:
@@ -219,6 +226,7 @@ def _description(grid: Grid, experiment: Experiment) -> Row:
         "datasets": _names(grid, experiment),
         "folds": grid.folds,
         "seeds": grid.seeds,
+        "first_seed": grid.first_seed,
         "preset": grid.preset or experiment.preset,
         "config": grid.settings().model_dump(mode="json"),
         "config_hash": config_hash(grid.settings()),

@@ -38,7 +38,7 @@ def measure_job(cell: Cell, profile: Profile, key_bits: int = KEY_BITS, allow_te
         "r2" if cell.data.task == "regression" else "accuracy": job.test_score.value,
         "loss": job.test_score.loss,
         "embedding_open": job.federation.open_embeddings(),
-        "bytes": job.traffic.total,
+        "job_bytes": job.traffic.total,
         "messages": sum(job.traffic.messages.values()),
         "steps": sum(len(losses) for losses in job.result.losses.values()),
         "job_seconds": round(job.seconds["total"], 3),
@@ -63,7 +63,7 @@ def job_table(rows: Sequence[Row]) -> str:
             column("features", "selected", ".1f"),
             column("seconds", "job_seconds", ".1f"),
             column("messages", "messages", ",.0f"),
-            column("bytes", "bytes", ",.0f"),
+            column("bytes", "job_bytes", ",.0f"),
             CELLS,
         ]
     )(rows)

@@ -49,9 +49,14 @@ def agreement(rows: Sequence[Row]) -> float:
 
 
 def fall(row: Row) -> float:
-    """Return how far the score on the validation rows ends below its best while gates close."""
-    scores = [entry["score"] for entry in row["curve"] if entry["open"] > 0]
+    """Return how far the score on the validation rows ends below its best while gates close, be it the last of them."""
+    scores = [entry["score"] for entry in row["curve"]]
     return max(scores) - scores[-1] if scores else float("nan")
+
+
+def nothing_left(row: Row) -> bool:
+    """Return whether every gate had closed at the end of the path."""
+    return bool(row["curve"]) and row["curve"][-1]["open"] == 0
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -59,7 +64,8 @@ def table(rows: Sequence[Row]) -> str:
     lines = []
     for name, methods in group(rows).items():
         for method, of in methods.items():
-            paths = [fall(row) for row in of if row.get("curve")]
+            walked = [row for row in of if row.get("curve")]
+            paths = [fall(row) for row in walked]
             agreed = agreement(of)
             lines.append(
                 [
@@ -68,10 +74,19 @@ def table(rows: Sequence[Row]) -> str:
                     field_text(of, "selected", ".0f"),
                     score_text(of),
                     f"{100 * summary(paths).mean:.1f}" if paths else "-",
+                    f"{sum(map(nothing_left, walked))} of {len(walked)}" if walked else "-",
                     f"{agreed:.2f}" if agreed == agreed else "-",
                 ]
             )
-    header = ["data set", "method", "features", "test", "fall from best to last round", "same columns between cells"]
+    header = [
+        "data set",
+        "method",
+        "features",
+        "test",
+        "fall from best to last round (validation rows)",
+        "cells where every gate closed",
+        "same columns between cells",
+    ]
     return markdown(header, lines)
 
 
