@@ -23,6 +23,8 @@ from fedsdg.experiments.statistics import group, lead
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
 
 PAPER_EMBEDDING = 100
+NARROW = 32
+"""A last model that simply starts as narrow as the gates ever make it: what is gained by choosing the dimensions."""
 
 
 def with_paper_embeddings(cell: Cell) -> Cell:
@@ -37,11 +39,16 @@ def with_paper_embeddings(cell: Cell) -> Cell:
     )
 
 
-def _gates(cell: Cell, method: FedSDG | OriginalGate, embedding_gates: bool = True) -> Row:
+def _gates(
+    cell: Cell, method: FedSDG | OriginalGate, embedding_gates: bool = True, last_width: int = PAPER_EMBEDDING
+) -> Row:
     cell = with_paper_embeddings(cell)
     config = method.config(cell.vertical.config)
     if not embedding_gates:
-        config = config.with_changes(gates=config.gates.model_copy(update={"embedding_gates": False}))
+        config = config.with_changes(
+            gates=config.gates.model_copy(update={"embedding_gates": False}),
+            compact_phase=config.compact_phase.model_copy(update={"embedding": last_width}),
+        )
     row = record_path(cell, config)
     row["training_bytes"] = VALUE_BYTES * row.pop("training_values")
     del row["curve"]
@@ -114,6 +121,7 @@ EXPERIMENT = Experiment(
         Variant("all", _all),
         Variant("original_gate", partial(_gates, method=OriginalGate())),
         Variant("fedsdg@no embedding gates", partial(_gates, method=FedSDG(), embedding_gates=False)),
+        Variant(f"fedsdg@width {NARROW}", partial(_gates, method=FedSDG(), embedding_gates=False, last_width=NARROW)),
         Variant("fedsdg", partial(_gates, method=FedSDG())),
     ),
     table=table,
