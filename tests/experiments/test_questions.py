@@ -19,7 +19,7 @@ from fedsdg.experiments.gate_paths import record_path, steps_until
 from fedsdg.experiments.motivation import noisy_parts, redundant_parts
 from fedsdg.experiments.permuted_labels import chance
 from fedsdg.experiments.security_cost import measure_job
-from fedsdg.experiments.stability import agreement, fall
+from fedsdg.experiments.stability import agreement, fall, nothing_left
 from fedsdg.experiments.statistics import paired_test, summary
 from fedsdg.results import to_json
 
@@ -85,7 +85,7 @@ def test_both_profiles_give_the_same_job():
     plain, masked = (measure_job(cell, profile, key_bits=512, allow_test_keys=True) for profile in ("plain", "masked"))
     for same in ("accuracy", "columns", "selected", "steps"):
         assert plain[same] == masked[same]
-    assert plain["bytes"] == 0 < masked["bytes"]
+    assert plain["job_bytes"] == 0 < masked["job_bytes"]
     rows = [row(method="plain", **plain), row(method="masked", **masked)]
     assert "1 of 1" in catalogue.find("security_cost").page(rows)
 
@@ -98,7 +98,7 @@ def test_both_profiles_of_a_filter_give_the_same_scores(statistic):
     )
     assert sorted(plain["ranking"]) == list(range(24))
     assert {plain["ranking"][0], masked["ranking"][0]} <= {2, 17}
-    assert plain["bytes"] == 0 < masked["bytes"]
+    assert plain["job_bytes"] == 0 < masked["job_bytes"]
     assert masked["messages"] == 16  # two clients: join, prepare, score, finish, and their answers
     both = [row(method=f"{statistic}/plain", **plain), row(method=f"{statistic}/masked", **masked)]
     assert [v.name for v in experiment.variants if v.name.startswith(f"{statistic}/")] == [r["method"] for r in both]
@@ -145,7 +145,10 @@ def test_every_copy_of_a_row_is_counted_in_what_training_sends():
 def test_agreement_and_fall_measure_stability():
     assert agreement([{"columns": [1, 2]}, {"columns": [2, 3]}]) == pytest.approx(1 / 3)
     path = [{"open": 9, "score": 0.7}, {"open": 5, "score": 0.9}, {"open": 2, "score": 0.8}, {"open": 0, "score": 0.1}]
-    assert fall({"curve": path}) == pytest.approx(0.1)
+    assert fall({"curve": path}) == pytest.approx(0.8)  # a path that ends with nothing has fallen all the way
+    assert fall({"curve": path[:3]}) == pytest.approx(0.1)
+    assert nothing_left({"curve": path})
+    assert not nothing_left({"curve": path[:3]})
 
 
 def test_the_corrected_test_is_more_cautious_than_the_plain_one():
