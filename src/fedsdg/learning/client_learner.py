@@ -28,6 +28,7 @@ from fedsdg.errors import DataError, ProtocolError
 from fedsdg.learning.bottom_model import BottomModelFactory, build_bottom_model, seeded
 from fedsdg.learning.fixed_point_layer import quantize, require_slots
 from fedsdg.learning.model_state import StateArrays, adam_step, build_adam, model_from_arrays, model_to_arrays
+from fedsdg.learning.noise_tape import Draw, NoiseTape, kept_after, normal, normal_of
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.stochastic_gate import StochasticGate, open_probability
@@ -87,6 +88,10 @@ class ClientLearner:
             if plan.embedding_gated
             else None
         )
+        self._input_gate_noise, self._embedding_gate_noise = self._tape("input-gates"), self._tape("embedding-gates")
+        self._input_noise = self._tape("input-noise", normal_of(plan.settings.input_noise))
+        self._kept_inputs = self._tape("input-dropout", kept_after(self._input_dropout))
+        self._kept_dimensions = self._tape("embedding-dropout", kept_after(self._dropout))
         self._open = np.arange(self.width, dtype=np.int64)
         self._steps_closed = np.zeros(self.width, dtype=np.int64)
         self._pending: _PendingStep | None = None
@@ -217,31 +222,31 @@ class ClientLearner:
         self._pending = None
 
     def _forward_training(self, batch: Tensor, step: int) -> Tensor:
-        self._bottom.train()
+        if self._custom_module or not self._bottom.training:
+            self._bottom.train()
+        shape = (len(batch), batch.shape[1])
         if self.plan.settings.input_noise > 0:
-            noise = torch.randn(batch.shape, generator=self._streams.torch("input-noise", step))
-            batch = batch + self.plan.settings.input_noise * noise
+            batch = batch + self._input_noise.cut(shape, step)
         if self._input_dropout > 0:
-            batch = self._without_some(batch, self._input_dropout, "input-dropout", step)
+            batch = batch * self._kept_inputs.cut(shape, step)
         if self.input_gates is not None:
-            draw = self.input_gates.draw(len(batch), self._streams.torch("input-gates", step), self._copies)
-            batch = batch * self._per_input(draw)
+            noise = self._input_gate_noise.cut(self.input_gates.draws(len(batch), self._copies), step)
+            batch = batch * self._per_input(self.input_gates.pass_on(noise, len(batch)))
         embedding = self._run_bottom(batch, step)
         if self.embedding_gates is not None:
-            draw = self.embedding_gates.draw(len(batch), self._streams.torch("embedding-gates", step), self._copies)
-            embedding = embedding * draw
+            noise = self._embedding_gate_noise.cut(self.embedding_gates.draws(len(batch), self._copies), step)
+            embedding = embedding * self.embedding_gates.pass_on(noise, len(batch))
         if self._dropout > 0:
-            embedding = self._without_some(embedding, self._dropout, "embedding-dropout", step)
+            embedding = embedding * self._kept_dimensions.cut((len(batch), self.width), step)
         # Clamped inside the graph: a clipped value has no slope.
         limit = float(1 << self.plan.config.fixed_point.embedding_range_bits)
-        kept: Tensor = embedding[:, torch.from_numpy(self._open)]
+        all_open = len(self._open) == self.width
+        kept: Tensor = embedding if all_open else embedding[:, torch.from_numpy(self._open)]
         self.clipped_embeddings += int((kept.detach().abs() >= limit).sum())
         return torch.clamp(kept, -limit, limit)
 
-    def _without_some(self, values: Tensor, share: float, purpose: str, step: int) -> Tensor:
-        """Set a share of the values to zero and scale the others up, so that sums keep their size."""
-        drawn = torch.rand(values.shape, generator=self._streams.torch(purpose, step))
-        return values * (drawn >= share) / (1 - share)
+    def _tape(self, purpose: str, draw: Draw = normal) -> NoiseTape:
+        return NoiseTape(self._streams, purpose, draw)
 
     def _per_input(self, gates: Tensor) -> Tensor:
         """Give every input the gate of its column."""

@@ -18,7 +18,8 @@ StateArrays: TypeAlias = dict[str, NDArray[Any]]
 def build_adam(model: nn.Module, rate: float, weight_decay: float) -> torch.optim.AdamW | None:
     """Return Adam with decoupled decay, or nothing for a model without parameters."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay, foreach=False) if parameters else None
+    # Fused: one call instead of a dozen per parameter, which small models would spend a fifth of their time in.
+    return torch.optim.AdamW(parameters, lr=rate, weight_decay=weight_decay, fused=True) if parameters else None
 
 
 def adam_step(optimizer: torch.optim.AdamW | None, rate: float) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -84,11 +84,20 @@ class RandomStreams:
         return self.numpy(purpose, step).integers(1 - bound, bound, size=shape, dtype=np.int64)
 
     def _digest(self, purpose: str, step: int) -> bytes:
-        digest = hashlib.sha256(b"fedsdg experiment stream v1")
-        for part in (self.seed, *(text.encode() for text in (*self.path, purpose, str(step)))):
-            digest.update(len(part).to_bytes(8, "big"))  # lengths, so that no two paths spell the same bytes
-            digest.update(part)
+        digest = self._of_path.copy()
+        digest.update(_spelled(purpose.encode(), str(step).encode()))
         return digest.digest()
+
+    @cached_property
+    def _of_path(self) -> hashlib._Hash:
+        """The hash of seed and path, which all purposes and steps go on from."""
+        parts = (self.seed, *(name.encode() for name in self.path))
+        return hashlib.sha256(b"fedsdg experiment stream v1" + _spelled(*parts))
+
+
+def _spelled(*parts: bytes) -> bytes:
+    """Join parts with their lengths, so that no two paths spell the same bytes."""
+    return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
 
 @dataclass(frozen=True)

@@ -118,7 +118,8 @@ class ServerLearner:
     def forward(self, slots: Mapping[str, IntArray], rows: IntArray, step: int) -> float:
         """Finish the forward pass of a training step and return the mean loss."""
         z = self._join(slots, len(rows)).requires_grad_(True)
-        self._top.train()
+        if not self._top.training:
+            self._top.train()
         loss = self.objective.per_sample_loss(self._top(z), rows).sum()
         mean = float(loss.detach()) / len(rows)
         if not np.isfinite(mean):

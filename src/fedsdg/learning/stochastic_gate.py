@@ -45,15 +45,18 @@ class StochasticGate:
         self.sigma = sigma
         self.per_sample = per_sample
 
-    def draw(self, n_rows: int, generator: torch.Generator, copies: int = 1) -> Tensor:
-        """Sample the gates for a batch; gradients flow where a gate is neither shut nor fully open.
+    def draws(self, n_rows: int, copies: int = 1) -> tuple[int, int]:
+        """Return how many draws of noise a batch takes: one per sample, or per repetition of the batch, and gate."""
+        return n_rows if self.per_sample else copies, len(self.mean)
 
-        Noise is drawn per sample, or once for each of ``copies`` repetitions of the batch.
+    def pass_on(self, noise: Tensor, n_rows: int) -> Tensor:
+        """Return the gates of a batch under standard normal noise, as many draws as :meth:`draws` says.
+
+        Gradients flow where a gate is neither shut nor fully open.
         """
-        noise = torch.randn((n_rows if self.per_sample else copies, len(self.mean)), generator=generator)
-        if not self.per_sample and copies > 1:
-            noise = noise.repeat_interleave(n_rows // copies, dim=0)
-        return torch.clamp(self.mean + self.sigma * noise, 0.0, 1.0)
+        if len(noise) < n_rows:
+            noise = noise.repeat_interleave(n_rows // len(noise), dim=0)
+        return torch.clamp(torch.add(self.mean, noise, alpha=self.sigma), 0.0, 1.0)
 
     def expected(self) -> Tensor:
         """Return the gates as they are used outside training."""

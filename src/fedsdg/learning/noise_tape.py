@@ -1,0 +1,62 @@
+"""Noise that is drawn once per phase and cut anew at every step.
+
+Gates, input noise and dropout take a draw per value and row. With thousands of columns that is most of a step's time,
+and nothing in training needs the draws to be new: they must be unbiased, and meet another value at every step. So a
+party draws one long tape and cuts each step's piece at a place of its own. A piece is a pure function of (private
+seed, purpose, step, shape), like every other draw.
+
+Regularisation only. Nothing that hides a value from somebody comes from a tape: dithers are drawn anew every time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from fedsdg.learning.randomness import RandomStreams
+
+PLACES = 1 << 18
+"""Places at which a piece can begin."""
+
+Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
+
+
+class NoiseTape:
+    """A tape of draws of one kind."""
+
+    def __init__(self, streams: RandomStreams, purpose: str, draw: Draw) -> None:
+        self._streams, self._purpose, self._draw = streams, purpose, draw
+        self._tape = torch.empty(0)
+
+    def cut(self, shape: tuple[int, ...], step: int) -> Tensor:
+        """Return this step's piece: a view, not to be written to."""
+        size = math.prod(shape)
+        # Lengths grow by doubling, so that a piece never depends on what was cut before.
+        length = PLACES + (1 << max(0, size - 1).bit_length())
+        if len(self._tape) != length:
+            self._tape = self._draw(length, self._streams.torch(f"{self._purpose}/tape", length))
+        start = self._streams.torch_seed(self._purpose, step) % PLACES
+        return self._tape[start : start + size].view(shape)
+
+
+def normal(size: int, generator: torch.Generator) -> Tensor:
+    """Draw from the standard normal distribution."""
+    return torch.randn(size, generator=generator)
+
+
+def normal_of(spread: float) -> Draw:
+    """Return a draw from the normal distribution of this standard deviation."""
+    return lambda size, generator: normal(size, generator).mul_(spread)
+
+
+def kept_after(dropout: float) -> Draw:
+    """Return a draw of factors: nothing for the values to leave out, and for the others what keeps sums at their size."""
+
+    def draw(size: int, generator: torch.Generator) -> Tensor:
+        return (torch.rand(size, generator=generator) >= dropout).float().div_(1 - dropout)
+
+    return draw
