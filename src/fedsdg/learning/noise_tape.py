@@ -54,7 +54,7 @@ def normal_of(spread: float) -> Draw:
 
 
 def kept_after(dropout: float) -> Draw:
-    """Return a draw of factors: nothing for the values to leave out, and for the others what keeps sums at their size."""
+    """Return a draw of factors: zero for what is left out, and for the rest what keeps sums at their size."""
 
     def draw(size: int, generator: torch.Generator) -> Tensor:
         return (torch.rand(size, generator=generator) >= dropout).float().div_(1 - dropout)
