@@ -205,7 +205,7 @@ class GateSettings(Settings):
     """A column whose Gini score is this many null deviations from chance starts with the widest gate."""
     input_rate: float = Field(default=0.006, gt=0)
     """Multiplied by the total number of columns and sqrt(reference_steps / steps)."""
-    rows_for_full_evidence: float = Field(default=0.25, ge=0)
+    rows_for_full_evidence: float = Field(default=0.5, ge=0)
     """Training rows per column from which on the loss counts fully in the gates; 0: always."""
     embedding_rate: float = Field(default=3.0, gt=0)
     """Multiplied by sqrt(reference_steps / steps)."""
