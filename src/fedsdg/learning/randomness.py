@@ -84,15 +84,13 @@ class RandomStreams:
         return self.numpy(purpose, step).integers(1 - bound, bound, size=shape, dtype=np.int64)
 
     def _digest(self, purpose: str, step: int) -> bytes:
-        digest = self._of_path.copy()
-        digest.update(_spelled(purpose.encode(), str(step).encode()))
-        return digest.digest()
+        return hashlib.sha256(self._beginning + _spelled(purpose.encode(), str(step).encode())).digest()
 
     @cached_property
-    def _of_path(self) -> hashlib._Hash:
-        """The hash of seed and path, which all purposes and steps go on from."""
+    def _beginning(self) -> bytes:
+        """Seed and path, spelled out: what the digests of all purposes and steps begin with."""
         parts = (self.seed, *(name.encode() for name in self.path))
-        return hashlib.sha256(b"fedsdg experiment stream v1" + _spelled(*parts))
+        return b"fedsdg experiment stream v1" + _spelled(*parts)
 
 
 def _spelled(*parts: bytes) -> bytes:
