@@ -28,7 +28,7 @@ from fedsdg.errors import DataError, ProtocolError
 from fedsdg.learning.bottom_model import BottomModelFactory, build_bottom_model, seeded
 from fedsdg.learning.fixed_point_layer import quantize, require_slots
 from fedsdg.learning.model_state import StateArrays, adam_step, build_adam, model_from_arrays, model_to_arrays
-from fedsdg.learning.noise_tape import Draw, NoiseTape, kept_after, normal, normal_of
+from fedsdg.learning.noise_tape import STANDARD_NORMAL, Draw, KeptAfter, NoiseTape, Normal
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.stochastic_gate import StochasticGate, open_probability
@@ -89,9 +89,9 @@ class ClientLearner:
             else None
         )
         self._input_gate_noise, self._embedding_gate_noise = self._tape("input-gates"), self._tape("embedding-gates")
-        self._input_noise = self._tape("input-noise", normal_of(plan.settings.input_noise))
-        self._kept_inputs = self._tape("input-dropout", kept_after(self._input_dropout))
-        self._kept_dimensions = self._tape("embedding-dropout", kept_after(self._dropout))
+        self._input_noise = self._tape("input-noise", Normal(plan.settings.input_noise))
+        self._kept_inputs = self._tape("input-dropout", KeptAfter(self._input_dropout))
+        self._kept_dimensions = self._tape("embedding-dropout", KeptAfter(self._dropout))
         self._open = np.arange(self.width, dtype=np.int64)
         self._steps_closed = np.zeros(self.width, dtype=np.int64)
         self._pending: _PendingStep | None = None
@@ -245,7 +245,7 @@ class ClientLearner:
         self.clipped_embeddings += int((kept.detach().abs() >= limit).sum())
         return torch.clamp(kept, -limit, limit)
 
-    def _tape(self, purpose: str, draw: Draw = normal) -> NoiseTape:
+    def _tape(self, purpose: str, draw: Draw = STANDARD_NORMAL) -> NoiseTape:
         return NoiseTape(self._streams, purpose, draw)
 
     def _per_input(self, gates: Tensor) -> Tensor:

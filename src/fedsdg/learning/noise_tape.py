@@ -11,8 +11,8 @@ Regularisation only. Nothing that hides a value from somebody comes from a tape:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -22,7 +22,13 @@ from fedsdg.learning.randomness import RandomStreams
 PLACES = 1 << 18
 """Places at which a piece can begin."""
 
-Draw: TypeAlias = Callable[[int, torch.Generator], Tensor]
+
+class Draw(Protocol):
+    """A kind of noise."""
+
+    def __call__(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw so many values."""
+        ...
 
 
 class NoiseTape:
@@ -42,21 +48,32 @@ class NoiseTape:
         start = self._streams.torch_seed(self._purpose, step) % PLACES
         return self._tape[start : start + size].view(shape)
 
-
-def normal(size: int, generator: torch.Generator) -> Tensor:
-    """Draw from the standard normal distribution."""
-    return torch.randn(size, generator=generator)
-
-
-def normal_of(spread: float) -> Draw:
-    """Return a draw from the normal distribution of this standard deviation."""
-    return lambda size, generator: normal(size, generator).mul_(spread)
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the tape out of copies: it follows from the rest."""
+        return {**self.__dict__, "_tape": torch.empty(0)}
 
 
-def kept_after(dropout: float) -> Draw:
-    """Return a draw of factors: zero for what is left out, and for the rest what keeps sums at their size."""
+@dataclass(frozen=True)
+class Normal:
+    """Draws from the normal distribution around zero."""
 
-    def draw(size: int, generator: torch.Generator) -> Tensor:
-        return (torch.rand(size, generator=generator) >= dropout).float().div_(1 - dropout)
+    spread: float = 1.0
+    """Standard deviation."""
 
-    return draw
+    def __call__(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw so many values."""
+        return torch.randn(size, generator=generator).mul_(self.spread)
+
+
+STANDARD_NORMAL = Normal()
+
+
+@dataclass(frozen=True)
+class KeptAfter:
+    """Factors after dropout: zero for what is left out, and for the rest what keeps sums at their size."""
+
+    dropout: float
+
+    def __call__(self, size: int, generator: torch.Generator) -> Tensor:
+        """Draw so many factors."""
+        return (torch.rand(size, generator=generator) >= self.dropout).float().div_(1 - self.dropout)
