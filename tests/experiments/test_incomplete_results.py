@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from experiment_helpers import row
 
-from fedsdg.experiments import accuracy
+from fedsdg.experiments import accuracy, rivals
 from fedsdg.experiments.catalogue import EXPERIMENTS
 from fedsdg.experiments.statistics import is_regression, lead, paired_test, shared_cells
 
@@ -100,4 +100,4 @@ def test_a_score_is_r_squared_only_where_there_is_one():
 )
 def test_the_spread_of_the_share_of_columns_stands_beside_its_mean(shares, shown):
     rows = [row("MADELON", "fedsdg", fold, selected=5, ratio=share) for fold, share in enumerate(shares)]
-    assert f"/ {shown}" in accuracy.runner_up_table(rows)
+    assert f"/ {shown}" in rivals.runner_up_table(rows)

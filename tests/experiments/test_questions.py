@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fedsdg.cli.experiment import _methods
 from fedsdg.cli.experiment import experiment as command
 from fedsdg.errors import ConfigError
-from fedsdg.experiments import accuracy, catalogue, runner
+from fedsdg.experiments import accuracy, catalogue, rivals, runner
 from fedsdg.experiments.filter_cost import measure_filter
 from fedsdg.experiments.gate_paths import record_path, steps_until
 from fedsdg.experiments.motivation import noisy_parts, redundant_parts
@@ -187,14 +187,32 @@ def test_the_runner_up_is_the_best_method_with_as_few_features():
             row("MADELON", "all", fold, accuracy=0.9, selected=500, ratio=1.0),
             row("MADELON", "centralised", fold, accuracy=0.92, selected=500, ratio=1.0),
         ]
-    line = next(text for text in accuracy.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
+    line = next(text for text in rivals.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
     assert "SFFS, matched: 85.0" in line
     assert re.search(r"ahead \(\+3\.2", line)
     assert "all features: 90.0" in line
     assert "92.0" in line
     assert "99.2 / 0.03" in accuracy.table(rows)
-    assert "Of 1 genuine classification sets" in accuracy.standing(rows)
-    assert "features on 1, and statistically tied on 0" in accuracy.standing(rows)
+    assert "Of 1 genuine classification sets" in rivals.standing(rows)
+    assert "features on 1, and statistically tied on 0" in rivals.standing(rows)
+
+
+def test_every_rival_is_met_on_its_own_over_all_genuine_sets():
+    scores = {"gini@matched": (0.80, 0.90, 0.70), "group_lasso@matched": (0.91, 0.85, 0.80), "all": (0.99, 0.99, 0.99)}
+    rows = []
+    for place, name in enumerate(("MADELON", "PCMAC", "GISETTE_SURROGATE")):
+        for fold in range(3):
+            rows.append(row(name, "fedsdg", fold, accuracy=0.9 + fold / 1000, selected=9, ratio=0.1))
+            rows.append(row(name, "fedsdg@small", fold, accuracy=0.95, selected=9, ratio=0.1))
+            for method, of in scores.items():
+                kept = 90 if method == "all" else 9
+                rows.append(row(name, method, fold, accuracy=of[place], selected=kept, ratio=kept / 90))
+    lines = rivals.rivals_table(rows).splitlines()[2:]
+    assert lines == [  # the hardest first; no stand-in, no method with more columns, none of our own
+        "| group lasso, matched | 2 | 1 | 1 / 0 / 1 | +2.1 | -0.9 to +5.1 |",
+        "| FedSDG-FS-gini, matched | 2 | 2 | 1 / 1 / 0 | +5.1 | +0.1 to +10.1 |",
+    ]
+    assert lines[0] in accuracy.table(rows)
 
 
 def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():
@@ -205,9 +223,9 @@ def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():
         ]
         rows += [row("MADELON", "all", fold, seed, accuracy=0.7, selected=9, ratio=0.018) for fold in range(3)]
     rows += [row("MADELON", "less_vfl", fold, 0, accuracy=0.82, selected=13, ratio=0.026) for fold in range(3)]
-    line = next(text for text in accuracy.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
+    line = next(text for text in rivals.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
     assert "LESS-VFL: 82.0 ± 0.0 / 0.026 (3 cells) | behind (-2.0" in line  # although 82.0 is less than our mean
-    assert "features on 0, and statistically tied on 0" in accuracy.standing(rows)
+    assert "features on 0, and statistically tied on 0" in rivals.standing(rows)
     short = accuracy.short_table(rows).splitlines()
     assert short[2] == "| FedSDG-FS | 85.0 / 0.026 |"  # not in bold: somebody is above it
     assert short[3].endswith("| 82.0 |")

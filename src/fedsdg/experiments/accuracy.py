@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedsdg.datasets import registry
 from fedsdg.experiments import paper_numbers
 from fedsdg.experiments.ceiling import measure_ceiling
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.methods import (
     ALL,
+    CEILING,
     FEDSDG,
     FILTERS,
     LESS_VFL,
@@ -28,8 +28,9 @@ from fedsdg.experiments.methods import (
     wished,
     with_share,
 )
-from fedsdg.experiments.statistics import folds_of, group, is_regression, lead, paired_test, shared_cells
-from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, range_text, score_text
+from fedsdg.experiments.rivals import as_few, genuine, rivals_table, runner_up_table, standing, strongest
+from fedsdg.experiments.statistics import group, is_regression, lead
+from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
 from fedsdg.job import PRESETS
 
 DATASETS = (
@@ -43,7 +44,6 @@ DATASETS = (
     "GISETTE_SURROGATE",
     "FRIEDMAN",
 )
-CEILING = "centralised"
 MANY_COLUMNS = ("ARCENE", "BASEHOCK", "RELATHE", "PCMAC", "GISETTE", "GISETTE_SURROGATE")
 WISH = wished(0.15, MANY_COLUMNS)
 """Where columns go into the thousands: the gates' order of columns, without validation's choice of their number."""
@@ -51,7 +51,6 @@ FEW_COLUMNS = ("MADELON", "COIL20", "ISOLET")
 """Where filters also choose their number: elsewhere a model per candidate would cost a third of the whole table."""
 SMALL = Variant("fedsdg@small", lambda cell: FEDSDG.measure(cell.changed(config=PRESETS["default"]())))
 """The preset that encrypted runs use unless they are told otherwise."""
-NOT_BASELINES = ("fedsdg", WISH.name, SMALL.name, CEILING)
 RANKINGS = tuple(base for base in FILTERS if base != "random")
 _MATCHED_FILTERS = {(base, "@", MATCHED) for base in RANKINGS}
 
@@ -66,6 +65,10 @@ def table(rows: Sequence[Row]) -> str:
         "corrected resampled t test.",
         runner_up_table(rows),
         standing(rows),
+        *_under_a_head(
+            "FedSDG-FS against each method with as few columns, over the genuine classification sets; in points.",
+            rivals_table(rows),
+        ),
         *_missing(rows),
     ]
     if any(row["dataset"] in paper_numbers.TWO_CLIENTS for row in rows):
@@ -88,28 +91,6 @@ def scores_table(rows: Sequence[Row]) -> str:
     return markdown(header, lines)
 
 
-def runner_up_table(rows: Sequence[Row]) -> str:
-    """Return FedSDG-FS against its strongest competitors."""
-    lines = []
-    folds = folds_of(rows)
-    for name, of in group(rows).items():
-        ours = of.get("fedsdg")
-        if not ours:
-            continue
-        baselines = {method: found for method, found in of.items() if method not in NOT_BASELINES}
-        lines.append(
-            [
-                label_of(name, ours),
-                f"{score_text(ours)} / {field_text(ours, 'ratio', '.3f')}{range_text(ours, 'ratio')}",
-                *_against(ours, _as_few(ours, of), folds),
-                *_against(ours, baselines, folds),
-                score_text(of[CEILING]) if CEILING in of else "-",
-            ]
-        )
-    header = ["data set", "FedSDG-FS", "best with as few", "verdict", "best of all", "verdict", "centralised"]
-    return markdown(header, lines)
-
-
 def short_table(rows: Sequence[Row]) -> str:
     """Return the comparison in a few lines: ours, the best with as few columns, the filters, all columns, the ceiling.
 
@@ -119,10 +100,10 @@ def short_table(rows: Sequence[Row]) -> str:
     header, ours_line, best_line, filters_line, all_line, ceiling_line = [""], [], [], [], [], []
     for name, of in group(rows).items():
         ours = of.get("fedsdg", [])
-        rivals = _as_few(ours, of)
+        rivals = as_few(ours, of)
         if not rivals or any(row.get("surrogate") for row in ours):
             continue
-        best = rivals[_best(ours, rivals)]
+        best = rivals[strongest(ours, rivals)]
         filters = [_score(of[method]) for method in of if method.partition("@") in _MATCHED_FILTERS]
         filters = [text for text in filters if text != "-"]
         text = _score(ours)
@@ -144,32 +125,6 @@ def short_table(rows: Sequence[Row]) -> str:
     return markdown(header, [[name, *cells] for name, cells in lines.items()])
 
 
-def standing(rows: Sequence[Row]) -> str:
-    """Return on how many genuine classification sets FedSDG-FS leads among methods with as few features, if any."""
-    ahead = tied = counted = 0
-    folds = folds_of(rows)
-    for name, of in group(rows).items():
-        ours = of.get("fedsdg")
-        if not ours or not _genuine(name) or is_regression(ours):
-            continue
-        rivals = _as_few(ours, of)
-        if not rivals:
-            continue
-        counted += 1
-        best = rivals[_best(ours, rivals)]
-        test = paired_test(ours, best, folds)
-        if lead(ours, best) >= 0:
-            ahead += 1
-        elif test is not None and test.verdict == "tied":
-            tied += 1
-    if counted == 0:
-        return ""
-    return (
-        f"Of {counted} genuine classification sets, FedSDG-FS is at or above every method with at most as many "
-        f"features on {ahead}, and statistically tied on {tied} of the others."
-    )
-
-
 def paper_table(rows: Sequence[Row]) -> str:
     """Return ours beside the paper's, for its methods."""
     lines = []
@@ -184,36 +139,8 @@ def paper_table(rows: Sequence[Row]) -> str:
     return markdown(["data set", *paper_numbers.METHODS.values()], lines)
 
 
-def _as_few(ours: Sequence[Row], methods: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Return the methods that kept at most as many columns (on average over the cells of both, to half a column)."""
-    found = {}
-    for method, theirs in methods.items():
-        shared = shared_cells(ours, theirs)
-        if method in NOT_BASELINES or not shared:
-            continue
-        most = field_summary([left for left, _ in shared], "selected").mean + 0.5
-        if field_summary([right for _, right in shared], "selected").mean <= most:
-            found[method] = theirs
-    return found
-
-
-def _best(ours: Sequence[Row], methods: dict[str, list[Row]]) -> str:
-    """Return the method that does best against ours."""
-    return min(methods, key=lambda method: lead(ours, methods[method]))
-
-
-def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> tuple[str, str]:
-    others = {method: theirs for method, theirs in others.items() if shared_cells(ours, theirs)}
-    if not others:
-        return "-", "-"
-    best = _best(ours, others)
-    test = paired_test(ours, others[best], folds)
-    text = f"{label(best)}: {score_text(others[best])} / {field_text(others[best], 'ratio', '.3f')}"
-    if len(others[best]) < len(ours):
-        text += f" ({len(others[best])} cells)"
-    if test is None:
-        return text, "-"
-    return text, f"{test.verdict} ({100 * test.difference:+.1f}, p = {test.p_value:.2f})"
+def _under_a_head(head: str, table: str) -> list[str]:
+    return [head, table] if table else []
 
 
 def _score(rows: Sequence[Row]) -> str:
@@ -223,7 +150,7 @@ def _score(rows: Sequence[Row]) -> str:
 
 def _missing(rows: Sequence[Row]) -> list[str]:
     """Return a sentence about the methods of the experiment that have no rows, or fewer than others."""
-    lines = {name: of for name, of in group(rows).items() if _genuine(name)}
+    lines = {name: of for name, of in group(rows).items() if genuine(name)}
     most = {name: max(map(len, of.values())) for name, of in lines.items()}
     named = []
     for each in EXPERIMENT.variants:
@@ -234,11 +161,6 @@ def _missing(rows: Sequence[Row]) -> list[str]:
         elif any(count < most[name] for count, name in zip(have, sets, strict=True)):
             named.append(f"{label(each.name)} ({min(have)} to {max(have)} cells)")
     return [f"Methods without all rows yet: {', '.join(named)}."] if named else []
-
-
-def _genuine(dataset: str) -> bool:
-    """Return whether this is one of the paper's own sets; the user's are none of the registry's."""
-    return dataset in registry.ENTRIES and registry.ENTRIES[dataset].genuine
 
 
 def _all(methods: dict[str, list[Row]]) -> list[Row]:

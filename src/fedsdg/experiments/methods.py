@@ -49,6 +49,8 @@ LABELS = {
     "centralised": "centralised",
 }
 MATCHED = "matched"
+CEILING = "centralised"
+"""The best of a few models with all columns in one place."""
 
 
 def label(method: str) -> str:

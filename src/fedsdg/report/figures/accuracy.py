@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from fedsdg.experiments.accuracy import CEILING
 from fedsdg.experiments.cell import Row
-from fedsdg.experiments.methods import label
+from fedsdg.experiments.methods import CEILING, label
 from fedsdg.experiments.paper_numbers import TWO_CLIENTS
 from fedsdg.experiments.statistics import group
 from fedsdg.experiments.tables import field_summary, field_text

@@ -1,0 +1,143 @@
+"""FedSDG-FS against the other methods: the strongest one of every data set, and each of them over all data sets.
+
+Only methods that kept at most as many columns are rivals: with more columns another question is answered. What stands
+for FedSDG-FS is its line without any wish; its other lines and the ceiling are no rivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedsdg.datasets import registry
+from fedsdg.experiments.cell import Row
+from fedsdg.experiments.methods import CEILING, label
+from fedsdg.experiments.statistics import folds_of, group, is_regression, lead, paired_test, shared_cells
+from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, range_text, score_text
+
+NO_RIVALS = ("fedsdg", CEILING)
+
+
+def runner_up_table(rows: Sequence[Row]) -> str:
+    """Return FedSDG-FS against its strongest competitors."""
+    lines = []
+    folds = folds_of(rows)
+    for name, of in group(rows).items():
+        ours = of.get("fedsdg")
+        if not ours:
+            continue
+        baselines = {method: found for method, found in of.items() if _is_rival(method)}
+        lines.append(
+            [
+                label_of(name, ours),
+                f"{score_text(ours)} / {field_text(ours, 'ratio', '.3f')}{range_text(ours, 'ratio')}",
+                *_against(ours, as_few(ours, of), folds),
+                *_against(ours, baselines, folds),
+                score_text(of[CEILING]) if CEILING in of else "-",
+            ]
+        )
+    header = ["data set", "FedSDG-FS", "best with as few", "verdict", "best of all", "verdict", "centralised"]
+    return markdown(header, lines)
+
+
+def standing(rows: Sequence[Row]) -> str:
+    """Return on how many genuine classification sets FedSDG-FS leads among methods with as few features, if any."""
+    ahead = tied = counted = 0
+    folds = folds_of(rows)
+    for name, of in group(rows).items():
+        ours = of.get("fedsdg")
+        if not ours or not genuine(name) or is_regression(ours):
+            continue
+        rivals = as_few(ours, of)
+        if not rivals:
+            continue
+        counted += 1
+        best = rivals[strongest(ours, rivals)]
+        test = paired_test(ours, best, folds)
+        if lead(ours, best) >= 0:
+            ahead += 1
+        elif test is not None and test.verdict == "tied":
+            tied += 1
+    if counted == 0:
+        return ""
+    return (
+        f"Of {counted} genuine classification sets, FedSDG-FS is at or above every method with at most as many "
+        f"features on {ahead}, and statistically tied on {tied} of the others."
+    )
+
+
+def rivals_table(rows: Sequence[Row]) -> str:
+    """Return FedSDG-FS against each method on its own, over the genuine classification sets.
+
+    The best of a dozen methods is another one on every set; this is what somebody meets who decides for one of them.
+    """
+    folds = folds_of(rows)
+    leads: dict[str, list[float]] = {}
+    verdicts: dict[str, list[str]] = {}
+    for name, of in group(rows).items():
+        ours = of.get("fedsdg")
+        if not ours or not genuine(name) or is_regression(ours):
+            continue
+        for method, theirs in as_few(ours, of).items():
+            test = paired_test(ours, theirs, folds)
+            leads.setdefault(method, []).append(lead(ours, theirs))
+            verdicts.setdefault(method, []).append("tied" if test is None else test.verdict)
+    lines = []
+    for method, found in sorted(leads.items(), key=lambda item: np.mean(item[1])):
+        counts = [verdicts[method].count(verdict) for verdict in ("ahead", "tied", "behind")]
+        lines.append(
+            [
+                label(method),
+                str(len(found)),
+                str(sum(each >= 0 for each in found)),
+                " / ".join(map(str, counts)),
+                f"{100 * np.mean(found):+.1f}",
+                f"{100 * min(found):+.1f} to {100 * max(found):+.1f}",
+            ]
+        )
+    if not lines:
+        return ""
+    header = ["method", "sets", "FedSDG-FS at or above", "ahead / tied / behind (5 % level)", "mean lead", "range"]
+    return markdown(header, lines)
+
+
+def as_few(ours: Sequence[Row], methods: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Return the methods that kept at most as many columns (on average over the cells of both, to half a column)."""
+    found = {}
+    for method, theirs in methods.items():
+        shared = shared_cells(ours, theirs)
+        if not _is_rival(method) or not shared:
+            continue
+        most = field_summary([left for left, _ in shared], "selected").mean + 0.5
+        if field_summary([right for _, right in shared], "selected").mean <= most:
+            found[method] = theirs
+    return found
+
+
+def strongest(ours: Sequence[Row], methods: dict[str, list[Row]]) -> str:
+    """Return the method that does best against ours."""
+    return min(methods, key=lambda method: lead(ours, methods[method]))
+
+
+def genuine(dataset: str) -> bool:
+    """Return whether this is one of the paper's own sets; the user's are none of the registry's."""
+    return dataset in registry.ENTRIES and registry.ENTRIES[dataset].genuine
+
+
+def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> tuple[str, str]:
+    others = {method: theirs for method, theirs in others.items() if shared_cells(ours, theirs)}
+    if not others:
+        return "-", "-"
+    best = strongest(ours, others)
+    test = paired_test(ours, others[best], folds)
+    text = f"{label(best)}: {score_text(others[best])} / {field_text(others[best], 'ratio', '.3f')}"
+    if len(others[best]) < len(ours):
+        text += f" ({len(others[best])} cells)"
+    if test is None:
+        return text, "-"
+    return text, f"{test.verdict} ({100 * test.difference:+.1f}, p = {test.p_value:.2f})"
+
+
+def _is_rival(method: str) -> bool:
+    return method.partition("@")[0] not in NO_RIVALS
