@@ -219,6 +219,10 @@ class GateSettings(Settings):
     drop_probability: float = Field(default=0.01, gt=0, lt=0.5)
     """An embedding dimension open with less than this probability for a whole epoch is dropped for good."""
 
+    def starting_alike(self) -> Self:
+        """Return these settings without a Gini start, and without what leans on its order: the loss counts fully."""
+        return self.model_copy(update={"initialization": "constant", "rows_for_full_evidence": 0.0})
+
 
 class PenaltySettings(Settings):
     """How hard the gates are pushed shut.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -10,12 +12,17 @@ from experiment_helpers import TINY, small_cell
 from fedsdg.baselines.all_features import AllFeatures
 from fedsdg.baselines.final_model import train_final
 from fedsdg.baselines.selector import Selection
+from fedsdg.baselines.trained_model import TrainedModel
 from fedsdg.config import PhaseSettings, TrainingConfig, paper_config
 from fedsdg.errors import ConfigError
+from fedsdg.experiments import accuracy
 from fedsdg.experiments.ceiling import measure_ceiling
 from fedsdg.experiments.measure import compare_with_truth, describe, measure
 from fedsdg.experiments.paper_numbers import PARAMETERS
 from fedsdg.experiments.parameters import count_parameters, paper_parameters
+from fedsdg.learning.objective import Score
+
+SCORE = Score(0.5, 0.5, 0.1, np.zeros(1))
 
 
 def test_the_folds_of_a_seed_cover_every_row_once_and_keep_the_classes():
@@ -27,6 +34,29 @@ def test_the_folds_of_a_seed_cover_every_row_once_and_keep_the_classes():
     for cell in cells:
         assert not set(cell.fit_rows) & set(cell.test_rows)
         assert np.array_equal(cell.vertical.test_rows, cell.test_rows)
+
+
+@pytest.mark.parametrize("name", ["fedsdg", "original_gate", "sffs@0.5", "all", "group_lasso@matched"])
+def test_what_a_model_has_learned_does_not_depend_on_test_rows(name):
+    cell = small_cell()
+    X, y = cell.data.X.copy(), cell.data.y.copy()
+    X[cell.test_rows], y[cell.test_rows] = 1e6, 1 - y[cell.test_rows]
+    learned = []
+    for each in (cell, cell.changed(data=replace(cell.data, X=X, y=y))):
+        # The folds follow the classes: with other labels the same rows must be asked for.
+        each.__dict__.update(fit_rows=cell.fit_rows, test_rows=cell.test_rows)
+        each.earlier["fedsdg"] = {"selected": 5}
+        models = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(TrainedModel, "score", lambda model, rows, kept=models: kept.append(model) or SCORE)
+            accuracy.EXPERIMENT.variant(name).measure(each)
+        state = {f"server/{key}": value for key, value in models[-1].server.snapshot().items()}
+        for client_id, client in models[-1].federation.clients.items():
+            state |= {f"{client_id}/{key}": value for key, value in client.learner.snapshot().items()}
+        learned.append(state)
+    assert learned[0].keys() == learned[1].keys()
+    for key, value in learned[0].items():
+        assert np.array_equal(value, learned[1][key]), key
 
 
 def test_a_cell_follows_from_its_seed_and_fold_alone():

@@ -43,8 +43,8 @@ def test_what_is_no_packed_selection_is_refused(text):
 
 def test_large_selections_are_compared_too(monkeypatch):
     monkeypatch.setattr(chosen_columns, "MOST_COLUMNS_LISTED", 2)
-    rows = [record_columns(np.array(chosen), 9) for chosen in ([0, 1, 2, 3], [0, 1, 2, 8])]
-    assert agreement(rows) == pytest.approx(3 / 5)
+    rows = [{**record_columns(np.array(chosen), 9), "ratio": 4 / 9} for chosen in ([0, 1, 2, 3], [0, 1, 2, 8])]
+    assert agreement(rows) == pytest.approx(1 - (1 / 9) / (20 / 81))
 
 
 def test_profiles_that_do_not_say_their_columns_are_not_called_equal():

@@ -232,3 +232,14 @@ def test_numbers_that_json_does_not_know_become_null(tmp_path):
     folder = ResultsFolder(tmp_path)
     folder.append({"dataset": "A", "method": "m", "fold": 0, "seed": 0, "accuracy": float(np.nan)})
     assert folder.rows()[0]["accuracy"] is None
+
+
+def test_a_stand_in_that_lies_nowhere_is_left_out_unless_it_is_asked_for(monkeypatch, tmp_path):
+    usual = runner.Grid("accuracy", ())
+    monkeypatch.setenv("FEDSDG_DATA", str(tmp_path))
+    assert runner.left_out(usual) == ["GISETTE_SURROGATE"]
+    experiment = catalogue.find("accuracy")
+    assert {task.dataset for task in runner._tasks(usual, experiment)} == {*experiment.datasets} - {"GISETTE_SURROGATE"}
+    assert runner.left_out(replace(usual, datasets=("GISETTE_SURROGATE",))) == []
+    (tmp_path / "GISETTE_SURROGATE.npz").write_bytes(b"whatever it is: whoever loads it will look")
+    assert runner.left_out(usual) == []

@@ -17,10 +17,10 @@ from fedsdg.experiments import accuracy, catalogue, rivals, runner
 from fedsdg.experiments.filter_cost import measure_filter
 from fedsdg.experiments.gate_paths import record_path, steps_until
 from fedsdg.experiments.motivation import noisy_parts, redundant_parts
-from fedsdg.experiments.permuted_labels import chance
+from fedsdg.experiments.permuted_labels import chance, verdict
 from fedsdg.experiments.security_cost import measure_job
 from fedsdg.experiments.stability import agreement, fall, nothing_left
-from fedsdg.experiments.statistics import paired_test, summary
+from fedsdg.experiments.statistics import folds_of, paired_test, summary
 from fedsdg.results import to_json
 
 NAMES = [
@@ -127,6 +127,35 @@ def test_chance_is_the_most_frequent_class_or_nothing():
     assert chance(cell) == max(cell.data.y.mean(), 1 - cell.data.y.mean())
 
 
+def test_permuted_labels_are_judged_against_the_luck_of_guessing():
+    def judged(score):
+        return verdict([row(fold=fold, accuracy=score, chance=0.5, test_rows=500) for fold in range(5)])
+
+    # 2,500 guesses at even chances: a standard error of .01.
+    assert judged(0.5 + 0.022) == "no better than chance (limit 0.523)"
+    assert judged(0.5 + 0.025) == "above chance (limit 0.523)"
+    assert judged(0.4) == "no better than chance (limit 0.523)"
+    assert verdict([row()]) == "-"
+
+
+@pytest.mark.parametrize(
+    ("name", "method"), [("convergence", "alike"), ("two_by_two", "neither"), ("overlap", "alike")]
+)
+def test_gates_that_start_alike_do_not_lean_on_an_order_that_they_lack(name, method):
+    answer = catalogue.find(name).variant(method).measure(small_cell())
+    assert answer["settings_changed"]["gates.rows_for_full_evidence"] == 0.0
+
+
+def test_rows_name_the_settings_in_which_their_model_differs():
+    assert "settings_changed" not in catalogue.find("accuracy").variant("fedsdg").measure(small_cell())
+    answer = catalogue.find("accuracy").variant("original_gate").measure(small_cell())
+    assert answer["settings_changed"] == {
+        "gates.embedding_gates": False,
+        "gates.initialization": "constant",
+        "gates.rows_for_full_evidence": 0.0,
+    }
+
+
 def test_the_first_step_with_few_enough_open_features_is_found():
     curve = [{"step": 5.0, "open": 90.0}, {"step": 10.0, "open": 50.0}, {"step": 15.0, "open": 20.0}]
     assert steps_until(curve, 0.5, 100) == 10
@@ -143,10 +172,21 @@ def test_every_copy_of_a_row_is_counted_in_what_training_sends():
 
 
 def test_agreement_and_fall_measure_stability():
-    assert agreement([{"columns": [1, 2]}, {"columns": [2, 3]}]) == pytest.approx(1 / 3)
+    half = [{"columns": [1, 2], "ratio": 0.2}, {"columns": [2, 3], "ratio": 0.2}]
+    # Of 10 columns two differ, each with a variance of 1/2; by lot the variance is 2/10 x 8/10.
+    assert agreement(half) == pytest.approx(1 - 0.1 / 0.16)
+    assert agreement([half[0], half[0]]) == pytest.approx(1)
+    by_lot = [
+        {"columns": np.sort(np.random.default_rng(seed).choice(200, 180, replace=False)).tolist(), "ratio": 0.9}
+        for seed in range(30)
+    ]
+    assert agreement(by_lot) == pytest.approx(0, abs=0.05)  # keeping nearly everything is no agreement
+    assert np.isnan(agreement([{"columns": [0, 1], "ratio": 1.0}] * 2))
     path = [{"open": 9, "score": 0.7}, {"open": 5, "score": 0.9}, {"open": 2, "score": 0.8}, {"open": 0, "score": 0.1}]
     assert fall({"curve": path}) == pytest.approx(0.8)  # a path that ends with nothing has fallen all the way
     assert fall({"curve": path[:3]}) == pytest.approx(0.1)
+    tested = [{**point, "test": test} for point, test in zip(path, (0.6, 0.7, 0.7, 0.5), strict=True)]
+    assert fall({"curve": tested}) == pytest.approx(0.2)
     assert nothing_left({"curve": path})
     assert not nothing_left({"curve": path[:3]})
 
@@ -213,6 +253,31 @@ def test_every_rival_is_met_on_its_own_over_all_genuine_sets():
         "| FedSDG-FS-gini, matched | 2 | 2 | 1 / 1 / 0 | +5.1 | +0.1 to +10.1 |",
     ]
     assert lines[0] in accuracy.table(rows)
+
+
+def test_what_dimensions_of_ones_own_choice_are_worth_stands_beside_what_they_save():
+    scores = {"all": 0.9, "fedsdg@no embedding gates": 0.86, "fedsdg@width 32": 0.85, "fedsdg": 0.855}
+    rows = [
+        row("MADELON", name, fold, accuracy=score, bytes=100 if name == "all" else 30, selected=5)
+        for name, score in scores.items()
+        for fold in range(2)
+    ]
+    page = catalogue.find("communication").page(rows)
+    assert "at most one point: MADELON (70%, -0.5)." in page
+    assert "starts with 32 values instead: MADELON +0.5." in page
+
+
+def test_a_page_says_which_code_computed_its_rows():
+    rows = [row("MADELON", "fedsdg", fold, commit=commit, selected=5, ratio=0.1) for fold, commit in enumerate("aab")]
+    rows[0]["commit"] = rows[1]["commit"] = "1234567890abcdef"
+    rows[2]["commit"] = "fedcba0987654321+changes"
+    assert accuracy.EXPERIMENT.page(rows).endswith("Rows by commit: 12345678 (2), fedcba09+ (1).")
+
+
+def test_the_correction_of_the_test_knows_the_folds_of_a_grid_that_is_not_finished():
+    assert folds_of([row(fold=0, folds=5), row(fold=1, folds=5)]) == 5
+    assert folds_of([row(fold=0), row(fold=2)]) == 3
+    assert folds_of([]) == 2
 
 
 def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():

@@ -44,8 +44,6 @@ class OriginalGate:
             changes |= {"strength": self.penalty, "ramp_start": self.penalty}
         return base.with_changes(
             n_features=self.count,
-            gates=base.gates.model_copy(
-                update={"initialization": "constant", "embedding_gates": False, "rows_for_full_evidence": 0.0}
-            ),
+            gates=base.gates.starting_alike().model_copy(update={"embedding_gates": False}),
             penalty=base.penalty.model_copy(update=changes),
         )

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from fedsdg.datasets import registry
+from fedsdg.datasets.local_folder import FOLDER_VARIABLE
 from fedsdg.errors import ConfigError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
@@ -71,6 +72,10 @@ def run(
     """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
     console = Console(quiet=quiet)
     grid = runner.Grid(name, _names(datasets, ","), folds, seeds, first_seed, preset, _methods(methods, name) or None)
+    for each in runner.left_out(grid):
+        console.print(
+            f"{each} is left out: it is no genuine data set, and is read from a folder that {FOLDER_VARIABLE} names."
+        )
     try:
         with _display(console) as progress:
             bar = progress.add_task(name, total=None, last="")

@@ -40,6 +40,7 @@ CONTENT = {
 }
 """Digests of features and labels (`dataset.content_sha256`), whatever file they come in. GISETTE's is not known."""
 
+SURROGATE = "GISETTE_SURROGATE"
 GISETTE_SHAPE = (7000, 5000)
 """Of GISETTE only the digests of its text files are known (`nips2003`), so a file of the user's own is checked less."""
 
@@ -75,6 +76,11 @@ def entry(name: str) -> Entry:
         meant = f" (did you mean {close[0]}?)" if close else ""
         raise ConfigError(f"there is no data set {name!r}{meant}; there are {', '.join(ENTRIES)}")
     return found
+
+
+def not_at_hand(name: str) -> bool:
+    """Return whether this is a stand-in that lies in no folder of the user's; it has no public home."""
+    return name == SURROGATE and local_folder.find(name) is None
 
 
 def _genuine(
@@ -117,7 +123,7 @@ def _require_content(name: str, features: NDArray[np.generic], labels: NDArray[n
 
 
 def _gisette_surrogate() -> DataSet:
-    name = "GISETTE_SURROGATE"
+    name = SURROGATE
     path = local_folder.find(name)
     if path is None:
         raise DataError(

@@ -12,10 +12,10 @@ from fedsdg.experiments.tables import CELLS, SCORE, column, method_table
 EVERY = 5
 
 
-def _measure(cell: Cell, initialization: str) -> Row:
+def _measure(cell: Cell, gini: bool) -> Row:
     config = cell.vertical.config
     changed = config.with_changes(
-        gates=config.gates.model_copy(update={"initialization": initialization}),
+        gates=config.gates if gini else config.gates.starting_alike(),
         validation=config.validation.model_copy(update={"every": EVERY, "patience": None}),
     )
     row = record_path(cell, changed)
@@ -29,8 +29,8 @@ EXPERIMENT = Experiment(
     question="Does Gini initialisation make selection faster?",
     datasets=("MADELON", "FRIEDMAN", "COIL20", "PCMAC"),
     variants=(
-        Variant("by Gini", partial(_measure, initialization="gini")),
-        Variant("alike", partial(_measure, initialization="constant")),
+        Variant("by Gini", partial(_measure, gini=True)),
+        Variant("alike", partial(_measure, gini=False)),
     ),
     table=method_table(
         [

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedsdg.errors import ConfigError
 from fedsdg.experiments.cell import Cell, Row
+
+SHORT = 8
+"""Letters of a commit that tell it from others."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,17 @@ class Experiment:
             name: index for index, name in enumerate(dict.fromkeys((*self.datasets, *(r["dataset"] for r in rows))))
         }
         known = [row for row in rows if row["method"] in order]
-        return (table or self.table)(sorted(known, key=lambda row: (first[row["dataset"]], order[row["method"]])))
+        ordered = sorted(known, key=lambda row: (first[row["dataset"]], order[row["method"]]))
+        return table(ordered) if table else "\n\n".join(filter(None, (self.table(ordered), _code_of(ordered))))
 
     def methods_for(self, dataset: str) -> tuple[Variant, ...]:
         """Return the variants that apply to a data set."""
         return tuple(each for each in self.variants if each.datasets is None or dataset in each.datasets)
+
+
+def _code_of(rows: Sequence[Row]) -> str:
+    """Say which code computed the rows: results of one version are not quite those of another."""
+    counts = Counter(
+        row["commit"][:SHORT] + "+" * row["commit"].endswith("+changes") for row in rows if row.get("commit")
+    )
+    return f"Rows by commit: {', '.join(f'{commit} ({n:,})' for commit, n in counts.most_common())}." if counts else ""

@@ -61,12 +61,14 @@ class PathPoint(Form):
     open: Positive
     embedding: Positive | None = None
     score: Number | None = None
+    test: Number | None = None
     overlap: Number | None = None
 
 
 class Answer(Question):
     """A line of ``results.jsonl``; a number that could not be computed is null."""
 
+    folds: Annotated[Count, Field(ge=2)] | None = None
     accuracy: Share | None = None
     r2: Number | None = None
     validation: Number | None = None
@@ -81,6 +83,7 @@ class Answer(Question):
     training_bytes: Positive | None = None
     parameters: Positive | None = None
     chance: Number | None = None
+    test_rows: Count | None = None
     messages: Positive | None = None
     job_seconds: Positive | None = None
     job_bytes: Positive | None = None
@@ -91,4 +94,5 @@ class Answer(Question):
     surrogate: bool | None = None
     config_hash: Name | None = None
     trained_with: Name | None = None
+    settings_changed: dict[str, Any] | None = None
     commit: Name | None = None

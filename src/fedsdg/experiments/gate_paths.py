@@ -22,8 +22,9 @@ Curve = list[dict[str, float]]
 def record_path(cell: Cell, config: TrainingConfig, *, overlap: bool = False) -> Row:
     """Run with these settings and return the usual row plus ``curve``: one entry per validation pass.
 
-    An entry has the step, open features, embedding values that are sent, the score on the validation rows and, if
-    wished, the share of open features that are also among as many best ones by Gini impurity.
+    An entry has the step, open features, embedding values that are sent, the scores on the validation rows (``score``)
+    and on the fold's test rows (``test``: recorded, and never looked at by what chooses) and, if wished, the share of
+    open features that are also among as many best ones by Gini impurity.
     """
     curve: Curve = []
     values_sent = 0
@@ -33,13 +34,15 @@ def record_path(cell: Cell, config: TrainingConfig, *, overlap: bool = False) ->
         sent = federation.open_embeddings()
         plan = federation.clients[next(iter(federation.layers))].learner.plan
         values_sent += 2 * sent * plan.rows_per_step  # embeddings there, slopes back
-        if progress.point is None:
+        if progress.point is None or progress.server is None:
             return
+        test = federation.forward(cell.test_rows, progress.step, "test")
         entry = {
             "step": float(progress.step),
             "open": float(progress.point.n_open),
             "embedding": float(sent),
             "score": progress.point.score.value,
+            "test": progress.server.score(test, cell.test_rows).value,
         }
         if overlap:
             entry["overlap"] = overlap_with_gini(federation)

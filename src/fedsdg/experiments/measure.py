@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -50,6 +51,9 @@ def describe(cell: Cell, selection: Selection) -> Row:
         "bytes": SAMPLES * VALUE_BYTES * model.embedding_open,
         "trained_with": config_hash(phase.config),
     }
+    changed = differences(data.config, phase.config)
+    if changed:
+        row["settings_changed"] = changed
     return row | compare_with_truth(cell, selection.columns)
 
 
@@ -70,6 +74,20 @@ def compare_with_truth(cell: Cell, columns: Mapping[str, IntArray]) -> Row:
         row["precision"] = hits / len(chosen) if len(chosen) else 0.0
         row["recall"] = hits / max(1, int(truth[held].sum()))
     return row
+
+
+def differences(usual: TrainingConfig, used: TrainingConfig) -> Row:
+    """Return the settings in which a model differs from the usual ones of its grid, by their dotted names."""
+    before, after = (dict(_leaves(config.model_dump(mode="json"))) for config in (usual, used))
+    return {name: value for name, value in after.items() if value != before[name]}
+
+
+def _leaves(settings: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _leaves(value, f"{under}{name}.")
+        else:
+            yield f"{under}{name}", value
 
 
 def config_hash(config: TrainingConfig) -> str:

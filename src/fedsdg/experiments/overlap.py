@@ -22,8 +22,9 @@ def _measure(cell: Cell) -> Row:
 def _measure_alike(cell: Cell) -> Row:
     config = cell.vertical.config
     looking = config.validation.model_copy(update={"every": EVERY, "patience": None})
-    start = config.gates.constant_start  # a Gini start without any span: all alike, and the scores are computed
-    alike = config.gates.model_copy(update={"initialization": "gini", "gini_floor": start, "gini_span": 0.0})
+    # A Gini start without any span: all alike, and the scores are computed.
+    scored = {"initialization": "gini", "gini_floor": config.gates.constant_start, "gini_span": 0.0}
+    alike = config.gates.starting_alike().model_copy(update=scored)
     return record_path(cell, config.with_changes(validation=looking, gates=alike), overlap=True)
 
 

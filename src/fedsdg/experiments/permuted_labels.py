@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -11,14 +12,17 @@ import numpy as np
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.methods import FEDSDG, ORIGINAL_GATE, validated
-from fedsdg.experiments.statistics import group
-from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
+from fedsdg.experiments.statistics import group, is_regression, metric, summary
+from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
+
+ONE_IN_A_HUNDRED = 2.33
+"""Standard errors that a guess exceeds once in a hundred times."""
 
 
 def _measure(cell: Cell, method: Variant) -> Row:
     shuffled = np.random.default_rng(1000 + cell.seed).permutation(cell.data.y)
     row = method.measure(cell.changed(data=replace(cell.data, y=shuffled, truth=None)))
-    return row | {"chance": chance(cell)}
+    return row | {"chance": chance(cell), "test_rows": len(cell.test_rows)}
 
 
 def chance(cell: Cell) -> float:
@@ -29,13 +33,23 @@ def chance(cell: Cell) -> float:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Return scores beside chance."""
+    """Return scores beside chance, and whether they exceed it."""
     lines = [
-        [label_of(name, of), method, score_text(of), field_text(of, "chance", ".3f"), str(len(of))]
+        [label_of(name, of), method, score_text(of), field_text(of, "chance", ".3f"), str(len(of)), verdict(of)]
         for name, methods in group(rows).items()
         for method, of in methods.items()
     ]
-    return markdown(["data set", "method", "test with permuted labels", "chance", "cells"], lines)
+    return markdown(["data set", "method", "test with permuted labels", "chance", "cells", "verdict"], lines)
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """Say whether the mean score lies above the 99 % limit of somebody who guesses the most frequent class."""
+    guess, tested = field_summary(rows, "chance").mean, sum(int(row.get("test_rows") or 0) for row in rows)
+    if tested == 0 or is_regression(rows):
+        return "-"
+    limit = guess + ONE_IN_A_HUNDRED * math.sqrt(guess * (1 - guess) / tested)
+    found = summary([metric(row) for row in rows]).mean
+    return f"above chance (limit {limit:.3f})" if found > limit else f"no better than chance (limit {limit:.3f})"
 
 
 EXPERIMENT = Experiment(

@@ -27,6 +27,7 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from fedsdg.config import TrainingConfig
 from fedsdg.datasets import registry
 from fedsdg.datasets.dataset import DataSet
+from fedsdg.datasets.registry import not_at_hand
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.experiments import catalogue
 from fedsdg.experiments.cell import Cell, Row
@@ -159,7 +160,7 @@ def run_task(task: Task) -> Row:
         "seconds": round(time.perf_counter() - started, 3),
         "cpu_seconds": round(time.process_time() - cpu, 3),
     }
-    return {**asked, **unknown, **surrogate, **answer, **cost}
+    return {**asked, "folds": task.folds, **unknown, **surrogate, **answer, **cost}
 
 
 @lru_cache(maxsize=1)
@@ -202,7 +203,13 @@ def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
 
 def _names(grid: Grid, experiment: Experiment) -> list[str]:
     """Return the data sets, each once, by the names that the registry knows."""
-    return list(dict.fromkeys(registry.entry(name).name for name in grid.datasets or experiment.datasets))
+    usual = [name for name in experiment.datasets if name not in left_out(grid)]
+    return list(dict.fromkeys(registry.entry(name).name for name in grid.datasets or usual))
+
+
+def left_out(grid: Grid) -> list[str]:
+    """Return the experiment's stand-ins that are not at hand, unless data sets were asked for by name."""
+    return [] if grid.datasets else [name for name in catalogue.find(grid.experiment).datasets if not_at_hand(name)]
 
 
 def _loaded_in_folds(name: str, folds: int) -> DataSet:

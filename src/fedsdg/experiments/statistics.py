@@ -103,5 +103,5 @@ def group(rows: Sequence[Row]) -> dict[str, dict[str, list[Row]]]:
 
 
 def folds_of(rows: Sequence[Row]) -> int:
-    """Return the number of folds of a grid (at least 2)."""
-    return max(2, 1 + max((int(row["fold"]) for row in rows), default=1))
+    """Return the number of folds of a grid (at least 2), as its rows tell or, where they do not, as they reach."""
+    return max([2, *(int(row.get("folds") or row["fold"] + 1) for row in rows)])

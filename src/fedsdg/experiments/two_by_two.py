@@ -15,10 +15,9 @@ from fedsdg.experiments.tables import CELLS, SCORE, column, method_table
 def _measure(cell: Cell, gini: bool, embedding: bool) -> Row:
     cell = with_paper_embeddings(cell)
     config = cell.vertical.config
-    changes = {"initialization": "gini" if gini else "constant", "embedding_gates": embedding}
-    return describe(
-        cell, run_gates(cell.vertical, config.with_changes(gates=config.gates.model_copy(update=changes))).selection
-    )
+    gates = config.gates if gini else config.gates.starting_alike()
+    changed = config.with_changes(gates=gates.model_copy(update={"embedding_gates": embedding}))
+    return describe(cell, run_gates(cell.vertical, changed).selection)
 
 
 NAMES = {

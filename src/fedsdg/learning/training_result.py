@@ -21,6 +21,8 @@ class Progress:
     steps: int
     loss: float
     point: PathPoint | None = None
+    server: ServerLearner | None = None
+    """Beside a point: the label owner's learner as it stands there, for whoever wants to score other rows, too."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -185,7 +185,7 @@ class _Run:
                 path.append(point)
                 self.federation.save_snapshot(done)
                 self.states[done] = server.snapshot()
-            self.watch(Progress("gated", done, plan.steps, losses[-1], point))
+            self.watch(Progress("gated", done, plan.steps, losses[-1], point, server if point else None))
             self.keeper.after_step(done, self.to_state)
             if point is not None and self.finished(path):
                 break
