@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import torch
+from real_rows import real_row
 
 from fedsdg.api import describe
 from fedsdg.config import PhaseSettings, TrainingConfig, ValidationSettings
@@ -70,26 +71,37 @@ def make_run(out: Path, profile: str) -> Any:
 
 
 def make_rows(name: str, of: str | None = None, folds: int = 3, **changes: Any) -> list[dict[str, Any]]:
-    """Return rows with every field that an experiment of this name may write."""
+    """Return rows with the fields that this experiment really writes, and made-up numbers in them."""
     experiment = catalogue.find(name)
     stream = np.random.default_rng(0)
     rows = []
     for each in [of] if of else experiment.datasets[:2]:
         for number, variant in enumerate(experiment.methods_for(each)):
-            rows += [_row(stream, each, variant.name, number, fold) | changes for fold in range(folds)]
+            real = real_row(name, variant.name)
+            asked = {"dataset": each, "method": variant.name, "seed": 0, "folds": folds}
+            for fold in range(folds):
+                invented = _invented(stream, number, fold)
+                row = {field: _filled(field, value, invented) for field, value in real.items()}
+                row |= {**asked, "fold": fold, "config_hash": "settings", "commit": "abc"}
+                if each == "FRIEDMAN":
+                    row["r2"] = row.pop("accuracy")
+                if each == "GISETTE_SURROGATE":
+                    row["surrogate"] = True
+                rows.append(row | changes)
     return rows
 
 
-def _row(stream: np.random.Generator, dataset: str, method: str, number: int, fold: int) -> dict[str, Any]:
-    score = {"r2" if dataset == "FRIEDMAN" else "accuracy": 0.6 + 0.3 * float(stream.random())}
+def _filled(field: str, value: Any, invented: dict[str, Any]) -> Any:
+    """Return a made-up value where a real row has one: what it leaves empty stays empty."""
+    if field == "curve":
+        return [{key: entry[key] for key in value[0]} for entry in invented["curve"]]
+    return value if value is None else invented.get(field, value)
+
+
+def _invented(stream: np.random.Generator, number: int, fold: int) -> dict[str, Any]:
     selected = 5 + 3 * number
-    steps = range(10, 60, 10)
     return {
-        "dataset": dataset,
-        "method": method,
-        "fold": fold,
-        "seed": 0,
-        **score,
+        "accuracy": 0.6 + 0.3 * float(stream.random()),
         "validation": 0.8,
         "selected": selected,
         "ratio": selected / 500,
@@ -103,15 +115,21 @@ def _row(stream: np.random.Generator, dataset: str, method: str, number: int, fo
         "chance": 0.5,
         "messages": 100,
         "job_seconds": 12.5 + number + fold,
+        "job_bytes": 2_000_000 * (number % 2),
         "seconds": 2.0,
         "steps_to_half": 20.0,
         "steps_to_tenth": 40.0,
         "curve": [
-            {"step": float(s), "open": float(60 - s), "embedding": 16.0, "score": 0.5 + s / 200, "overlap": 0.5}
-            for s in steps
+            {
+                "step": s,
+                "open": 60 - s,
+                "embedding": 16.0,
+                "score": 0.5 + s / 200,
+                "test": 0.4 + s / 200,
+                "overlap": 0.5,
+            }
+            for s in map(float, range(10, 60, 10))
         ],
-        "config_hash": "settings",
-        "commit": "abc",
     }
 
 

@@ -15,7 +15,7 @@ from fedsdg.report.charts.axes import Axis, Scale, scale_for, tick_text
 from fedsdg.report.charts.bar_chart import Bar, BarChart
 from fedsdg.report.charts.line_chart import Level, LineChart, Moment, Point, Series, thinned
 from fedsdg.report.charts.palette import DARK_PAGE, DARK_SERIES, LIGHT_PAGE, LIGHT_SERIES
-from fedsdg.report.charts.svg import clean
+from fedsdg.report.charts.svg import clean, width_of
 from fedsdg.report.quantities import byte_unit, plain, time_unit
 
 NUMBERS = st.floats(-1e9, 1e9, allow_nan=False)
@@ -67,6 +67,18 @@ def test_any_bars_make_a_drawing_inside_its_frame(values, limit):
     chart = BarChart(Axis("value"), bars, limit=("limit", limit))
     assert inside(parse(chart.svg("title", "description", "figure")))
     assert len(chart.numbers("t").rows) == len(bars) + 1
+
+
+@given(NAMES, st.text("0123456789 ±.%abcM", max_size=36))
+def test_the_name_of_a_bar_ends_before_its_value_or_has_a_line_of_its_own(name, value):
+    drawing = parse(BarChart(Axis("value"), (Bar(name, 1.0, text=value), Bar("next", 1.0))).svg("t", "d", "f"))
+    named, valued, following, _ = (e for e in drawing.iter() if e.get("class", "").startswith("name"))
+    assert float(following.get("y")) - float(valued.get("y")) >= 30
+    if named.get("y") == valued.get("y"):
+        end = float(named.get("x")) + width_of(named.text or "", 11.5)
+        assert end < float(valued.get("x")) - width_of(valued.text or "", 11.5)
+    else:
+        assert float(valued.get("y")) - float(named.get("y")) >= 13
 
 
 @given(NUMBERS, NUMBERS, st.booleans())

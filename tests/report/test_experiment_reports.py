@@ -19,6 +19,24 @@ from fedsdg.report.charts.line_chart import LineChart
 from fedsdg.report.document import Gallery
 from fedsdg.report.figures.catalogue import DRAWERS, figures_of
 
+#: The plots that docs/reports.md promises, of one data set.
+PLOTS = {
+    "accuracy": ("test accuracy (%)", "score against features"),
+    "precision": ("precision", "recall"),
+    "motivation": ("score with more redundant columns", "model size with more redundant columns"),
+    "overlap": ("overlap with Gini", "open features"),
+    "gini_ablation": ("filters against the number of features",),
+    "two_by_two": ("test score", "features kept", "values sent"),
+    "model_table": ("model size",),
+    "paper_preset": ("test score", "selected features"),
+    "clients": ("more clients",),
+    "stability": ("score over numbers of features", "score over rounds", "same columns in different cells"),
+    "convergence": ("open features", "score on the way"),
+    "communication": ("sent for 100 predictions", "sent for training"),
+    "security_cost": ("time of a job", "bytes of a job", "test score", "time of a filter", "bytes of a filter"),
+    "permuted_labels": ("labels in random order",),
+}
+
 
 def figures_in(folder):
     page = build_page([folder])
@@ -27,6 +45,22 @@ def figures_in(folder):
 
 def test_every_experiment_has_a_figure_of_its_own():
     assert set(DRAWERS) == set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_rows_as_an_experiment_writes_them_give_every_plot_that_is_promised(name):
+    dataset = EXPERIMENTS[name].datasets[0]
+    figures = figures_of(name, make_rows(name, dataset))
+    assert [figure.title for figure in figures] == [f"{dataset}: {what}" for what in PLOTS[name]]
+
+
+def test_bytes_are_shown_of_every_job_and_every_filter():
+    figures = {figure.title: figure.chart for figure in figures_of("security_cost", make_rows("security_cost"))}
+    job, of_filter = figures["MADELON: bytes of a job"], figures["MADELON: bytes of a filter"]
+    assert [(bar.name, bar.text) for bar in job.bars] == [("plain", "0.0"), ("masked", "2.0")]
+    assert job.axis.label == "sent (MB)"
+    expected = {variant.name for variant in EXPERIMENTS["security_cost"].variants} - {"plain", "masked"}
+    assert {bar.name for bar in of_filter.bars} == expected
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -55,7 +89,8 @@ def test_one_row_alone_is_enough_for_a_page(name, tmp_path):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_scores_that_could_not_be_computed_are_left_out(name, tmp_path):
     rows = make_rows(name)
-    unknown = [row | {"accuracy": None, "precision": None, "recall": None, "bytes": None} for row in rows]
+    numbers = ("accuracy", "precision", "recall", "bytes", "job_bytes", "parameters")
+    unknown = [row | dict.fromkeys(numbers) for row in rows]
     for row in unknown:
         row.pop("r2", None)
     page = html.render(build_page([make_experiment(tmp_path / name, name, unknown)]))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 from report_helpers import EVIL, make_experiment, make_rows
 
-from fedsdg.report.build import write_report
+from fedsdg.experiments.catalogue import EXPERIMENTS
+from fedsdg.report.build import build_page, write_report
+from fedsdg.report.document import Gallery
+from fedsdg.report.pictures import alone
 
 SCREENS = {"desktop": (1280, 900), "phone": (390, 844), "small phone": (320, 640)}
 PAGE_COLOURS = {False: "rgb(255, 255, 255)", True: "rgb(18, 20, 23)"}
@@ -15,7 +18,8 @@ PAGE_COLOURS = {False: "rgb(255, 255, 255)", True: "rgb(18, 20, 23)"}
 def pages(masked, plain, tmp_path_factory):
     """A run, a client's part, several runs, and experiments."""
     folder = tmp_path_factory.mktemp("pages")
-    rows = [*make_rows("accuracy", "MADELON"), *make_rows("accuracy", "FRIEDMAN")]
+    # A surrogate has the longest name of all, and the chart of all data sets has the longest values.
+    rows = [row for of in ("MADELON", "FRIEDMAN", "GISETTE_SURROGATE") for row in make_rows("accuracy", of)]
     headline = make_experiment(folder / "accuracy", "accuracy", rows)
     others = [make_experiment(folder / n, n) for n in ("precision", "stability", "security_cost", "clients", "overlap")]
     wanted = {
@@ -25,10 +29,13 @@ def pages(masked, plain, tmp_path_factory):
         "runs": [masked[0], plain[0]],
         "experiment": [headline],
         "experiments": others,
+        "every experiment": [make_experiment(folder / "every" / n, n) for n in EXPERIMENTS],
     }
     for name, folders in wanted.items():
         write_report(folders, folder / f"{name}.html")
-    return {name: folder / f"{name}.html" for name in wanted}
+    first = next(item for item in build_page([headline]).sections[0].blocks if isinstance(item, Gallery)).items[0]
+    (folder / "picture.svg").write_text(alone(first))
+    return {name: folder / f"{name}.html" for name in wanted} | {"picture": folder / "picture.svg"}
 
 
 NAMES = ("run", "client", "server", "runs", "experiment", "experiments")
@@ -78,6 +85,36 @@ def test_no_text_of_a_plot_is_cut_off_at_its_edge(name, pages, browser):
         ".map(t => t.textContent); })"
     )
     assert cut == []
+
+
+#: Pairs of texts that lie on each other. A text's box is higher than its letters: a fifth of it may be shared.
+OVERLAPS = """
+[...document.querySelectorAll('svg.chart')].flatMap(s => {
+  const texts = [...s.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
+  return texts.flatMap(([one, a], i) => texts.slice(i + 1).filter(([other, b]) =>
+    Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 &&
+    Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.2 * Math.min(a.height, b.height)
+  ).map(([other, b]) => one + ' | ' + other));
+})
+"""
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+@pytest.mark.parametrize("name", ["run", "client", "experiment", "every experiment", "picture"])
+def test_no_text_of_a_plot_lies_on_another(name, screen, pages, browser):
+    browser.show(pages[name], *SCREENS[screen])
+    if name in ("experiment", "picture"):
+        assert "(surrogate, not GISETTE)" in browser.value("document.querySelector('svg.chart').textContent")
+    assert browser.value(OVERLAPS) == []
+
+
+def test_texts_that_lie_on_each_other_are_noticed(pages, browser):
+    browser.show(pages["picture"], *SCREENS["phone"])
+    browser.value(
+        "(() => { const [name, value] = [...document.querySelectorAll('text.name')].slice(-2);"
+        " name.setAttribute('y', value.getAttribute('y')); })()"  # as both were drawn once
+    )
+    assert len(browser.value(OVERLAPS)) == 1
 
 
 def test_the_bars_of_a_plot_are_drawn_in_their_colours_in_light_and_dark(pages, browser):

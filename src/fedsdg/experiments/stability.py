@@ -60,7 +60,7 @@ def agreement(rows: Sequence[Row]) -> float:
 
 def fall(row: Row) -> float:
     """Return how far the score on the test rows ends below its best while gates close, be it the last of them."""
-    scores = [entry.get("test", entry["score"]) for entry in row["curve"]]
+    scores = [entry["score"] if entry.get("test") is None else entry["test"] for entry in row["curve"]]
     return max(scores) - scores[-1] if scores else float("nan")
 
 

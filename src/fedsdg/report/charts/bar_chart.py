@@ -14,6 +14,9 @@ from fedsdg.report.quantities import plain
 
 WIDTH, ROW, BAR = 400.0, 30.0, 9.0
 LEFT, RIGHT, BELOW = 8.0, 14.0, 40.0
+#: What a bar gets in addition where name and value need a line each, and the room between them on one line.
+SECOND_LINE, BETWEEN = 14.0, 8.0
+NAME_FONT = 11.5
 #: The slot of a published number.
 PUBLISHED = 1
 DIAMOND = 2
@@ -31,6 +34,22 @@ class Bar:
     ours: bool = False
     published: float | None = None
 
+    @property
+    def shown_name(self) -> str:
+        """The name as it is printed."""
+        return svg.shortened(self.name, MOST_LETTERS)
+
+    @property
+    def shown_value(self) -> str:
+        """The value as it is printed."""
+        return self.text or plain(self.value)
+
+    @property
+    def height(self) -> float:
+        """How high the bar is with its words: a long name has its line to itself, and the value follows below."""
+        needed = svg.width_of(self.shown_name, NAME_FONT) + BETWEEN + svg.width_of(self.shown_value, NAME_FONT)
+        return ROW if LEFT + 3 + needed <= WIDTH - RIGHT else ROW + SECOND_LINE
+
 
 @dataclass(frozen=True)
 class BarChart:
@@ -45,7 +64,7 @@ class BarChart:
     def svg(self, title: str, description: str, name: str) -> str:
         """See `Chart`."""
         names, top = legend.rows(self._legend(), WIDTH)
-        bottom = top + ROW * len(self.bars)
+        bottom = top + sum(bar.height for bar in self.bars)
         values = [0.0] if self.limit is None else [0.0, self.limit[1]]
         for bar in self.bars:
             values += [
@@ -55,8 +74,9 @@ class BarChart:
             ]
         across = scale_for(self.axis, values, LEFT, WIDTH - RIGHT)
         body = [*names, *self._frame(across, top, bottom)]
-        for index, bar in enumerate(self.bars):
-            body.append(self._bar(bar, across, top + index * ROW))
+        for bar in self.bars:
+            body.append(self._bar(bar, across, top))
+            top += bar.height
         return svg.drawing(WIDTH, bottom + BELOW, body, title, description, name)
 
     def numbers(self, title: str) -> Table:
@@ -95,12 +115,13 @@ class BarChart:
         yield svg.text(WIDTH / 2, bottom + 34, self.axis.label, class_="label middle")
 
     def _bar(self, bar: Bar, across: Scale, top: float) -> str:
-        y = top + ROW - BAR - 2
+        y = top + bar.height - BAR - 2
         middle = y + BAR / 2
+        first_line = y - 4 - (bar.height - ROW)
         parts = [
-            svg.element("title", svg.clean(f"{bar.name}: {bar.text or plain(bar.value)}")),
-            svg.text(LEFT + 3, y - 4, svg.shortened(bar.name, MOST_LETTERS), class_="name" + (" ours" * bar.ours)),
-            svg.text(WIDTH - RIGHT, y - 4, bar.text or plain(bar.value), class_="name end" + (" ours" * bar.ours)),
+            svg.element("title", svg.clean(f"{bar.name}: {bar.shown_value}")),
+            svg.text(LEFT + 3, first_line, bar.shown_name, class_="name" + (" ours" * bar.ours)),
+            svg.text(WIDTH - RIGHT, y - 4, bar.shown_value, class_="name end" + (" ours" * bar.ours)),
         ]
         if math.isfinite(bar.value):
             zero, end = across.at(0.0), across.at(bar.value)

@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-#: Mean width of a letter of the plots' font, in units of its size: enough to leave room for a text.
-LETTER = 0.56
+#: Mean widths of a letter of the plots' font, in units of its size: enough to leave room for a text, bold or not.
+LETTER, WIDE_LETTER = 0.56, 0.74
+#: What is wide beside capitals.
+WIDE = "mw_%±"
 FONT = 12.0
 
 #: What XML cannot hold at all, whatever it is escaped to.
@@ -64,7 +66,8 @@ def drawing(width: float, height: float, body: Iterable[str], title: str, descri
 
 def width_of(words: str, font: float = FONT) -> float:
     """Return about how wide a text is."""
-    return LETTER * font * len(words)
+    wide = sum(letter.isupper() or letter in WIDE for letter in words)
+    return font * (LETTER * (len(words) - wide) + WIDE_LETTER * wide)
 
 
 def shortened(words: str, most: int) -> str:

@@ -10,7 +10,8 @@ from fedsdg.report.charts.axes import Axis
 from fedsdg.report.charts.line_chart import LineChart
 from fedsdg.report.document import Figure
 from fedsdg.report.figures.overlap import STEP
-from fedsdg.report.figures.pieces import ScoreUnit, all_rows, curves, shown
+from fedsdg.report.figures.paths import SPREAD_BAND, curves, ends
+from fedsdg.report.figures.pieces import ScoreUnit, all_rows, shown
 
 
 def draw(rows: Sequence[Row]) -> Iterator[Figure]:
@@ -23,12 +24,12 @@ def draw(rows: Sequence[Row]) -> Iterator[Figure]:
         if still:
             yield Figure(
                 f"{name}: open features",
-                "The faster a line falls, the sooner selection is over. Band: standard deviation over cells.",
+                f"The faster a line falls, the sooner selection is over. {ends(named)}{SPREAD_BAND}",
                 LineChart(STEP, Axis("open features", zero=True), still),
             )
         if score:
             yield Figure(
                 f"{name}: score on the way",
-                "Validation rows, while gates close. Band: standard deviation over cells.",
+                f"The model as it is on validation rows, while gates close. {ends(named)}{SPREAD_BAND}",
                 LineChart(STEP, unit.axis, score),
             )

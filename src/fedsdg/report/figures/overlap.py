@@ -9,7 +9,8 @@ from fedsdg.experiments.statistics import group
 from fedsdg.report.charts.axes import Axis
 from fedsdg.report.charts.line_chart import LineChart
 from fedsdg.report.document import Figure
-from fedsdg.report.figures.pieces import curves, shown
+from fedsdg.report.figures.paths import SPREAD_BAND, curves, ends
+from fedsdg.report.figures.pieces import shown
 
 STEP = Axis("training step of the gated phase")
 
@@ -19,17 +20,18 @@ def draw(rows: Sequence[Row]) -> Iterator[Figure]:
     for dataset, methods in group(rows).items():
         # By Gini first, in both experiments that compare the two: one colour means one thing.
         named = {f"gates start {method}": methods[method] for method in sorted(methods, reverse=True)}
-        agreed = curves(named, "overlap", 100.0, lambda entry: entry["open"] > 0)
+        agreed = curves(named, "overlap", 100.0)
         if agreed:
             yield Figure(
                 f"{shown(dataset, methods)}: overlap with Gini",
-                "Open features that are also among as many best ones by Gini impurity. Band: standard deviation.",
+                "Open features that are also among as many best ones by Gini impurity. A line ends where the first of "
+                f"its cells has nothing open. {SPREAD_BAND}",
                 LineChart(STEP, Axis("overlap (%)", zero=True, within=(0.0, 100.0)), agreed),
             )
         still = curves(named, "open")
         if still:
             yield Figure(
                 f"{shown(dataset, methods)}: open features",
-                "Features whose gate is open. Band: standard deviation over cells.",
+                f"Features whose gate is open. {ends(named)}{SPREAD_BAND}",
                 LineChart(STEP, Axis("open features", zero=True), still),
             )

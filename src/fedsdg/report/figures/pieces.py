@@ -1,4 +1,4 @@
-"""What the figures share: scores in their unit, lines over methods, curves over steps."""
+"""What the figures share: scores in their unit, lines over methods, bars of a field."""
 
 from __future__ import annotations
 
@@ -75,20 +75,6 @@ def family_of(method: str) -> tuple[str, str]:
     """Return a method's name without its number, and the number: ``sffs@0.5`` is SFFS and 0.5."""
     base, _, number = method.partition("@")
     return label(base), number
-
-
-def curves(methods: Methods, field: str, factor: float = 1.0, keep: Callable[[Row], bool] = bool) -> tuple[Series, ...]:
-    """Return the mean of a field of the recorded paths by step, one line per method, with its spread as a band."""
-    found = []
-    for slot, (method, rows) in enumerate(methods.items()):
-        by_step: dict[float, list[float]] = {}
-        for row in rows:
-            for entry in row.get("curve") or ():
-                if keep(entry) and entry.get(field) is not None:
-                    by_step.setdefault(float(entry["step"]), []).append(factor * float(entry[field]))
-        points = tuple(point(step, summary(values)) for step, values in sorted(by_step.items()))
-        found.append(Series(method, points, slot, band=True))
-    return tuple(series for series in found if series.points)
 
 
 def largest(methods: Methods, field: str) -> float:

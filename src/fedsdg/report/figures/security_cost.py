@@ -23,7 +23,7 @@ def _bars(rows: Sequence[Row], what: str) -> Iterator[Figure]:
     for dataset, methods in group(rows).items():
         name = shown(dataset, methods)
         seconds, time = time_unit(largest(methods, "job_seconds"))
-        sizes, unit = byte_unit(largest(methods, "bytes"))
+        sizes, unit = byte_unit(largest(methods, "job_bytes"))
         for figure in (
             field_bars(
                 f"{name}: time of a {what}",
@@ -40,7 +40,7 @@ def _bars(rows: Sequence[Row], what: str) -> Iterator[Figure]:
                 f"All messages, both directions; nothing is sent in the clear profile. {SPREAD}",
                 Axis(f"sent ({unit})", zero=True),
                 methods,
-                "bytes",
+                "job_bytes",
                 factor=1 / sizes,
                 name=str,
                 ours="masked",
