@@ -20,6 +20,7 @@ from fedsdg.baselines.vflfs import VFLFS
 from fedsdg.errors import ConfigError
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.plain_federation import PlainFederation
+from fedsdg.learning.schedule import PhasePlan
 from fedsdg.learning.two_phase_training import train_on_all_columns
 
 SELECTORS = [
@@ -27,7 +28,8 @@ SELECTORS = [
     RankingSelector("sffs", f_scores, HowMany(count=3)),
     RankingSelector("sffs", f_scores),
     GroupLasso(HowMany(count=3), steps=60),
-    LessVFL(pretraining_steps=60, steps_per_strength=20),
+    LessVFL(pretraining_steps=60),
+    LessVFL(HowMany(count=3), pretraining_steps=60),
     VFLFS(HowMany(count=3), steps=60),
     OriginalGate(),
     FedSDG(),
@@ -72,14 +74,6 @@ def test_vflfs_ranks_the_columns_that_matter_above_most_others():
     assert {1, 8} <= set(global_columns(VFLFS(HowMany(count=4), steps=300).select(data)))
 
 
-def test_less_vfl_keeps_the_columns_that_matter_and_drops_some_others():
-    data = vertical(*easy_table(400))
-    found = LessVFL(pretraining_steps=150, client_strengths=(0.03, 0.1, 0.3)).select(data)
-    assert {1, 8} <= set(global_columns(found))
-    assert found.n_selected < 12
-    assert all(1 <= width <= TINY.compact_phase.embedding for width in found.embedding.values())
-
-
 def test_all_methods_train_and_validate_on_the_rows_of_the_gated_procedure(easy):
     result = run_gates(easy, TINY).result
     assert np.array_equal(result.train_rows, easy.train_rows)
@@ -112,11 +106,15 @@ def test_the_final_model_uses_the_selected_columns_and_no_other(easy):
     assert bad < 0.7
 
 
-def test_an_embedding_width_that_a_method_found_is_used_down_to_the_narrowest(easy):
-    narrow = easy.config.with_changes(gates=easy.config.gates.model_copy(update={"narrowest_embedding": 2}))
-    data = vertical(*easy_table(), config=narrow)
+def test_an_embedding_width_that_a_method_found_is_used_as_it_is_and_gates_keep_to_their_narrowest(easy):
+    assert easy.config.gates.narrowest_embedding == 8
     chosen = Selection({"a": np.array([1]), "b": np.array([2])}, embedding={"a": 3, "b": 1})
-    assert train_final(data, chosen).embedding == {"a": 3, "b": 2}
+    assert train_final(easy, chosen).embedding == {"a": 3, "b": 1}
+    wider = Selection(chosen.columns, embedding={"a": 9, "b": 4})
+    assert train_final(easy, wider).embedding == {"a": 4, "b": 4}
+    client = easy.prepared_clients["a"].fresh()
+    client._open_embeddings = 1  # what the gates of a run would have left
+    assert client.compact_width(PhasePlan("compact", TINY, 2, 12, len(easy.train_rows), 1)) == 4
 
 
 def test_nothing_selected_is_an_error(easy):

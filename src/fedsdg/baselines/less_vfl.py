@@ -2,160 +2,93 @@
 
 1. Train the vertical network for a few steps, without any penalty.
 2. The server alone: group lasso on the rows of its first layer that belong to one embedding component each; components
-   whose group dies are dropped.
+   whose group dies are dropped (`less_vfl_server`).
 3. Each client alone: fit the embeddings that were kept, by mean squared error, with a group lasso on its first layer;
-   columns whose group dies are dropped.
+   columns whose group dies are dropped (`less_vfl_clients`).
 4. Retrain on what is left, with embeddings of the width that is left (`final_model`).
 
-The strengths of steps 2 and 3 are settings of the method; here a few are tried, from weak to strong, each starting from
-the last, and validation takes the sparsest within one standard error of the best.
+The strengths of steps 2 and 3 are settings of the method, to be tuned. Here they rise along a path, each starting from
+the last. The server takes a point of its path by the validation rows, as the gates do. Of the clients' path a few
+points are retrained, and the smallest within one standard error of the best is taken, as for all methods that rank. Or
+a number of columns is wished for: then those that lived longest are kept.
 """
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
-from fedsdg.baselines.selector import Selection, VerticalData, selection_of_masks
-from fedsdg.baselines.vertical_network import (
-    VerticalNetwork,
-    batches,
-    column_norms,
-    mean_loss,
-    prepared_features,
-    shrink_columns,
-    validation_score,
-)
-from fedsdg.data.arrays import BoolArray
-from fedsdg.learning.selection import PathPoint, sparsest_that_loses_nothing
+from fedsdg.baselines.final_model import train_candidate
+from fedsdg.baselines.less_vfl_clients import ColumnPath
+from fedsdg.baselines.less_vfl_server import ComponentPath
+from fedsdg.baselines.ranking import SHARES, VALIDATED, HowMany, top
+from fedsdg.baselines.selector import Selection, VerticalData
+from fedsdg.baselines.vertical_network import VerticalNetwork, batches, mean_loss, prepared_features
+from fedsdg.data.arrays import FloatArray
+from fedsdg.learning.selection import PathPoint, smallest_as_accurate
 
 
 @dataclass(frozen=True)
 class LessVFL:
     """Settings of the three steps."""
 
+    how_many: HowMany = VALIDATED
     pretraining_steps: int = 300
-    steps_per_strength: int = 60
-    server_strengths: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1)
-    client_strengths: tuple[float, ...] = (0.003, 0.01, 0.03, 0.1, 0.3)
-    rate: float = 0.1
-    name: str = "less_vfl"
+    own_widths: bool = True
+    """Step 4 with as many embedding dimensions as step 2 kept; otherwise with all, as the models of other baselines."""
+    components: ComponentPath = field(default_factory=ComponentPath)
+    columns: ColumnPath = field(default_factory=ColumnPath)
+
+    @property
+    def name(self) -> str:
+        """The method, and how many columns it keeps if it is told."""
+        return "less_vfl" if self.how_many == VALIDATED else f"less_vfl@{self.how_many}"
 
     def select(self, data: VerticalData) -> Selection:
         """Run all three steps and return columns and embedding widths."""
-        network, features = VerticalNetwork(data, self.name), prepared_features(data)
+        network, features = VerticalNetwork(data, "less_vfl"), prepared_features(data)
         self.pretrain(network, data, features)
-        kept = self.select_components(network, data, features)
-        masks = self.select_columns(network, data, features, kept)
+        kept = self.components.select(network, data, features)
+        scores = self.columns.survival(network, data, features, kept).scores(data)
         widths = {
+            # A client that lost all its components has no columns either, unless more are wished for than are left.
             name: max(1, int(kept[i * network.width : (i + 1) * network.width].sum()))
             for i, name in enumerate(network.clients)
         }
-        return selection_of_masks(masks, embedding=widths)
+        count = self.how_many.fixed(data.n_columns)
+        embedding = widths if self.own_widths else {}
+        return _first(scores, count, embedding) if count is not None else best_point(data, scores, embedding)
 
     def pretrain(self, network: VerticalNetwork, data: VerticalData, features: Mapping[str, Tensor]) -> None:
         """Step 1: an ordinary joint training."""
         settings = data.config.compact_phase
         adam = torch.optim.Adam(network.parameters(), lr=settings.learning_rate)
-        for rows in batches(data, settings, f"{self.name}/pretraining", self.pretraining_steps):
+        for rows in batches(data, settings, "less_vfl/pretraining", self.pretraining_steps):
             adam.zero_grad()
             mean_loss(network, data, features, rows).backward()  # type: ignore[no-untyped-call]
             adam.step()
 
-    def select_components(
-        self, network: VerticalNetwork, data: VerticalData, features: Mapping[str, Tensor]
-    ) -> BoolArray:
-        """Step 2: the server drops embedding components that its first layer can do without."""
-        with torch.no_grad():
-            embeddings = network.embed(features)
-        layer = network.interactive.weight
-        adam = torch.optim.Adam(network.top.parameters(), lr=data.config.compact_phase.learning_rate)
-        sgd = torch.optim.SGD([layer], lr=self.rate)
-        path: list[PathPoint] = []
-        states: dict[int, tuple[BoolArray, dict[str, Tensor]]] = {}
-        for index, strength in enumerate(self.server_strengths):
-            purpose = f"{self.name}/server/{index}"
-            for rows in batches(data, data.config.compact_phase, purpose, self.steps_per_strength):
-                outputs = network.finish(embeddings[torch.from_numpy(rows)])
-                adam.zero_grad()
-                sgd.zero_grad()
-                data.objective.per_sample_loss(outputs, rows).mean().backward()  # type: ignore[no-untyped-call]
-                adam.step()
-                sgd.step()
-                shrink_columns(layer, self.rate * strength)
-            kept = np.asarray((column_norms(layer) > 0).numpy())
-            if not kept.any():
-                break
-            path.append(PathPoint(index, int(kept.sum()), validation_score(network, data, features)))
-            states[index] = (kept, copy.deepcopy(network.state_dict()))
-        if not path:
-            return np.ones(embeddings.shape[1], dtype=bool)
-        kept, state = states[sparsest_that_loses_nothing(path).step]
-        network.load_state_dict(state)
-        return kept
 
-    def select_columns(
-        self, network: VerticalNetwork, data: VerticalData, features: Mapping[str, Tensor], kept: BoolArray
-    ) -> dict[str, BoolArray]:
-        """Step 3: every client drops columns that its kept embeddings can do without."""
-        targets = self.embeddings_per_client(network, features)
-        components = {
-            name: torch.from_numpy(np.flatnonzero(kept[i * network.width : (i + 1) * network.width]))
-            for i, name in enumerate(network.clients)
-        }
-        path: list[PathPoint] = []
-        masks: dict[int, dict[str, BoolArray]] = {}
-        for index, strength in enumerate(self.client_strengths):
-            for name, bottom in zip(network.clients, network.bottoms, strict=True):
-                if len(components[name]):
-                    self.fit_alone(bottom, data, features[name], targets[name], components[name], strength, index)
-            mask = {
-                name: (column_norms(weight) > 0).numpy() & bool(len(components[name]))
-                for name, weight in network.first_layers().items()
-            }
-            n_open = int(sum(flags.sum() for flags in mask.values()))
-            if n_open == 0:
-                break
-            path.append(PathPoint(index, n_open, validation_score(network, data, features)))
-            masks[index] = mask
-        if not path:
-            return {name: np.ones(table.n_columns, dtype=bool) for name, table in data.tables.items()}
-        return masks[sparsest_that_loses_nothing(path).step]
+def best_point(data: VerticalData, scores: Mapping[str, FloatArray], widths: Mapping[str, int]) -> Selection:
+    """Retrain at the path's start and where a few shares of the columns are left; return the smallest as accurate.
 
-    def fit_alone(
-        self,
-        bottom: nn.Module,
-        data: VerticalData,
-        features: Tensor,
-        target: Tensor,
-        components: Tensor,
-        strength: float,
-        index: int,
-    ) -> None:
-        """Let one client fit its old embeddings with fewer columns."""
-        first: nn.Parameter = bottom[0].weight  # type: ignore[index]
-        others = [parameter for parameter in bottom.parameters() if parameter is not first]
-        adam = torch.optim.Adam(others, lr=data.config.compact_phase.learning_rate)
-        sgd = torch.optim.SGD([first], lr=self.rate)
-        purpose = f"{self.name}/client/{index}"
-        for rows in batches(data, data.config.compact_phase, purpose, self.steps_per_strength):
-            at = torch.from_numpy(rows)
-            adam.zero_grad()
-            sgd.zero_grad()
-            loss = functional.mse_loss(bottom(features[at])[:, components], target[at][:, components])
-            loss.backward()  # type: ignore[no-untyped-call]
-            adam.step()
-            sgd.step()
-            shrink_columns(first, self.rate * strength)
+    The shares and the rule are those of `best_share`. The start is added: closing nothing is a strength, too.
+    """
+    candidates: dict[int, Selection] = {}
+    path = []
+    n_alive = max(1, sum(int((values >= 1).sum()) for values in scores.values()))
+    for share in (*SHARES, 1.0):
+        count = min(n_alive, max(1, round(share * data.n_columns)))
+        if count in candidates:
+            continue
+        candidates[count] = _first(scores, count, widths)
+        path.append(PathPoint(count, count, train_candidate(data, candidates[count]).score(data.validation_rows)))
+    return candidates[smallest_as_accurate(path).n_open]
 
-    @staticmethod
-    def embeddings_per_client(network: VerticalNetwork, features: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the present embeddings, which the clients will fit."""
-        with torch.no_grad():
-            return {name: bottom(features[name]) for name, bottom in zip(network.clients, network.bottoms, strict=True)}
+
+def _first(scores: Mapping[str, FloatArray], count: int, widths: Mapping[str, int]) -> Selection:
+    chosen = top(scores, count)
+    return Selection(chosen.columns, embedding=dict(widths), scores=chosen.scores)

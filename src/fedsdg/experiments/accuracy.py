@@ -2,8 +2,8 @@
 
 One configuration for all data sets. Filters appear three times: with the paper's one half, with as many columns as
 FedSDG-FS kept in the same cell, and on the smaller sets with a number that their own validation rows chose;
-original-Gate and VFLFS with their own number and with ours. FedSDG-FS appears with the number that it chooses, asked
-for 15 % where columns go into the thousands, and with the small preset that encrypted runs use.
+original-Gate, LESS-VFL and VFLFS with their own number and with ours. FedSDG-FS appears with the number that it
+chooses, asked for 15 % where columns go into the thousands, and with the small preset that encrypted runs use.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ EXPERIMENT = Experiment(
         with_share("sffs", 0.5),
         with_share("ms_gini", 0.5),
         with_share("vflfs", 0.5),
-        *(matched(base) for base in (*RANKINGS, "group_lasso", "vflfs", "original_gate", "random")),
+        *(matched(base) for base in (*RANKINGS, "group_lasso", "less_vfl", "vflfs", "original_gate", "random")),
         *(validated(base, FEW_COLUMNS) for base in ("gini", "sffs")),
         Variant(CEILING, measure_ceiling),
     ),
