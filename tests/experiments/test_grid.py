@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -13,8 +15,10 @@ from experiment_helpers import TINY, small_data
 from fedsdg.errors import ConfigError, DataError, StateFileError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.experiment import Experiment, Variant
+from fedsdg.experiments.grid import left_out, tasks_of
 from fedsdg.experiments.results import ResultsFolder, commit, key_of
 
+KEY = ("dataset", "method", "fold", "seed")
 asked: list[tuple[str, int, int]] = []
 
 
@@ -146,10 +150,33 @@ def test_a_folder_belongs_to_one_experiment_with_one_configuration(small, tmp_pa
     runner.run(small, tmp_path)
     with pytest.raises(ConfigError, match="config_hash"):
         runner.run(runner.Grid("small", (), folds=3, config=TINY.with_changes(mc_samples=2)), tmp_path)
+    with pytest.raises(ConfigError, match=r"config_hash = \w+ \(preset wide\), not \w+ \(preset paper\); use"):
+        runner.run(runner.Grid("small", (), folds=3, preset="paper"), tmp_path)
     with pytest.raises(ConfigError, match="folds"):
         runner.run(runner.Grid("small", (), folds=5, config=TINY), tmp_path)
     with pytest.raises(ConfigError, match="name"):
         runner.run(runner.Grid("broken", (), folds=3, config=TINY), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"method": "mine"}, r"1 of 12 rows .* method that the experiment 'small' does not have.*\('mine'\)"),
+        ({"config_hash": "others"}, "1 of 12 rows were made with different training settings"),
+        ({"fold": 3}, "1 of 12 rows are of a fold that does not exist"),
+    ],
+)
+def test_rows_that_no_table_would_take_are_refused_before_anything_is_computed(small, change, reason, tmp_path):
+    runner.run(small, tmp_path)
+    path = tmp_path / "results.jsonl"
+    first, *others = path.read_text().splitlines(keepends=True)
+    path.write_text(json.dumps(json.loads(first) | change) + "\n" + "".join(others))
+    before = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+    asked.clear()
+    with pytest.raises(DataError, match=reason):
+        runner.run(replace(small, seeds=3), tmp_path)
+    assert asked == []
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == before
 
 
 def test_a_folder_with_other_files_is_left_alone(small, tmp_path):
@@ -184,6 +211,7 @@ def test_chosen_methods_bring_along_what_they_build_on(small, tmp_path):
         ({"methods": ("magic",)}, "no method"),
         ({"seeds": 0}, "at least 1"),
         ({"config": None, "preset": "magic"}, "no preset"),
+        ({"config": None, "preset": ""}, "no preset ''"),
     ],
 )
 def test_wrong_settings_are_refused_before_anything_is_written(small, tmp_path, wrong, complaint):
@@ -205,6 +233,22 @@ def test_two_processes_give_the_rows_of_one(tmp_path):
     assert results[0] == results[1]
     assert [row["method"] for row in results[0]].count("sffs@matched") == 2
     assert all(a["selected"] == b["selected"] for a, b in zip(results[0], results[0][2:], strict=False))
+
+
+def test_a_worker_never_hears_ctrl_c_and_its_parent_always_does(small, tmp_path, monkeypatch):
+    class Workers(ThreadPoolExecutor):
+        def __init__(self, processes, *context, **options):
+            super().__init__(1)  # threads take over what is held, as processes do
+
+    monkeypatch.setattr(runner, "ProcessPoolExecutor", Workers)
+    monkeypatch.setattr(runner, "run_task", lambda task: {**dict(zip(KEY, task.key, strict=True)), "held": held()})
+    runner.run(runner.Grid("small", (), folds=2, config=TINY), tmp_path, processes=2)
+    assert all(row["held"] for row in ResultsFolder(tmp_path).rows())
+    assert not held()
+
+
+def held() -> bool:
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
 
 
 def test_the_commit_is_that_of_the_source_tree():
@@ -237,9 +281,9 @@ def test_numbers_that_json_does_not_know_become_null(tmp_path):
 def test_a_stand_in_that_lies_nowhere_is_left_out_unless_it_is_asked_for(monkeypatch, tmp_path):
     usual = runner.Grid("accuracy", ())
     monkeypatch.setenv("FEDSDG_DATA", str(tmp_path))
-    assert runner.left_out(usual) == ["GISETTE_SURROGATE"]
+    assert left_out(usual) == ["GISETTE_SURROGATE"]
     experiment = catalogue.find("accuracy")
-    assert {task.dataset for task in runner._tasks(usual, experiment)} == {*experiment.datasets} - {"GISETTE_SURROGATE"}
-    assert runner.left_out(replace(usual, datasets=("GISETTE_SURROGATE",))) == []
+    assert {task.dataset for task in tasks_of(usual, experiment)} == {*experiment.datasets} - {"GISETTE_SURROGATE"}
+    assert left_out(replace(usual, datasets=("GISETTE_SURROGATE",))) == []
     (tmp_path / "GISETTE_SURROGATE.npz").write_bytes(b"whatever it is: whoever loads it will look")
-    assert runner.left_out(usual) == []
+    assert left_out(usual) == []

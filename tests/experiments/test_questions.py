@@ -341,8 +341,19 @@ def test_the_methods_of_an_experiment_are_listed_as_the_option_takes_them():
 def test_more_folds_than_the_rarest_class_has_rows_are_refused_before_anything_is_written(tmp_path):
     asked = ["run", "accuracy", "--out", str(tmp_path / "a"), "--datasets", "WINE", "--folds", "100"]
     found = CliRunner().invoke(command, asked)
-    assert "WINE can be cut into at most 48 folds, not 100" in str(found.exception)
+    assert "WINE can be cut into at most 48 folds, not 100: every fold needs every class" in str(found.exception)
+    found = CliRunner().invoke(command, [word.replace("WINE", "DIABETES").replace("100", "443") for word in asked])
+    assert "DIABETES can be cut into at most 442 folds, not 443: every fold needs rows" in str(found.exception)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_method_that_runs_on_none_of_the_data_sets_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "run", lambda *_, **__: runner.Outcome(0, 0, 0))
+    asked = ["run", "accuracy", "--out", str(tmp_path / "a"), "--methods", "all,gini@validated", "--datasets"]
+    told = "gini@validated is left out: it runs on MADELON, COIL20, ISOLET, and on none of these data sets.\n"
+    assert told in CliRunner().invoke(command, [*asked, "WINE,DIGITS"]).output
+    assert "left out" not in CliRunner().invoke(command, [*asked, "WINE,MADELON"]).output
+    assert "left out" not in CliRunner().invoke(command, [*asked, "WINE", "--quiet"]).output
 
 
 def test_the_headline_names_the_methods_that_are_still_missing():

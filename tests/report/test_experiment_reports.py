@@ -221,10 +221,10 @@ def test_a_row_with_something_else_than_numbers_is_refused(change, tmp_path):
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_data_set_of_the_users_own_is_shown_and_is_no_markup(name, tmp_path):
-    rows = make_rows(name, EXPERIMENTS[name].datasets[0], dataset="<b>OURS</b>")
+    rows = make_rows(name, EXPERIMENTS[name].datasets[0], dataset="OURS & 'THEIRS'")
     page = html.render(build_page([make_experiment(tmp_path / "x", name, rows)]))
-    assert "<b>OURS</b>" in Tags(page).text
-    assert "<b>OURS" not in page
+    assert "OURS & 'THEIRS'" in Tags(page).text
+    assert "OURS & '" not in page  # escaped wherever it stands
 
 
 def test_a_data_set_with_two_kinds_of_scores_is_refused(tmp_path):

@@ -69,6 +69,38 @@ def test_places_that_cannot_be_written_are_told_first(masked, tmp_path):
         write_report([masked[0]], tmp_path / "x", tmp_path / "." / "x")
 
 
+@pytest.mark.parametrize("option", ["--html", "--markdown"])
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "pipe"])
+def test_a_report_never_takes_the_place_of_a_link_a_device_or_a_pipe(option, kind, masked, tmp_path):
+    place, letter = tmp_path / "page", tmp_path / "letter"
+    letter.write_text("mine")
+    if kind == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(letter if kind == "link" else tmp_path / "nothing")
+    before = place.lstat()
+    outcome = report(masked[0], option, place)
+    assert isinstance(outcome.exception, ConfigError)
+    assert f"{place} is there and is no regular file (a link, a device, a pipe); name another file." in str(
+        outcome.exception
+    )
+    assert (place.lstat().st_ino, place.lstat().st_mode) == (before.st_ino, before.st_mode)
+    assert letter.read_text() == "mine"
+
+
+def test_a_plot_never_takes_the_place_of_a_link(tmp_path):
+    folder, plots = make_experiment(tmp_path / "e", "accuracy"), tmp_path / "plots"
+    write_report([folder], figures=plots)
+    picture = sorted(plots.iterdir())[2]
+    picture.rename(tmp_path / "mine.svg")
+    picture.symlink_to(tmp_path / "mine.svg")
+    before = {path: path.lstat().st_mtime_ns for path in (*plots.iterdir(), tmp_path / "mine.svg")}
+    with pytest.raises(ConfigError, match=f"{picture} is there and is no regular file"):
+        write_report([folder], tmp_path / "page.html", figures=plots)
+    assert {path: path.lstat().st_mtime_ns for path in before} == before
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_a_full_disk_leaves_the_old_report_as_it_was(masked, tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     page.write_text("the old one")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +19,10 @@ from fedsdg.datasets.local_folder import FOLDER_VARIABLE
 from fedsdg.errors import ConfigError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
+from fedsdg.experiments.grid import Grid, idle_methods, left_out
 from fedsdg.experiments.recorded import read_recorded, told_if_unusable
 from fedsdg.experiments.results import FAILURES, RESULTS
+from fedsdg.report.markdown_tables import needed_width
 
 experiment = typer.Typer(no_args_is_help=True, help="Rerun the paper's comparisons with honest splits.")
 
@@ -71,11 +75,9 @@ def run(
 ) -> None:
     """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
     console = Console(quiet=quiet)
-    grid = runner.Grid(name, _names(datasets, ","), folds, seeds, first_seed, preset, _methods(methods, name) or None)
-    for each in runner.left_out(grid):
-        console.print(
-            f"{each} is left out: it is no genuine data set, and is read from a folder that {FOLDER_VARIABLE} names."
-        )
+    grid = Grid(name, _names(datasets, ","), folds, seeds, first_seed, preset, _methods(methods, name) or None)
+    for line in _not_computed(grid):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     try:
         with _display(console) as progress:
             bar = progress.add_task(name, total=None, last="")
@@ -100,14 +102,17 @@ def run(
 @experiment.command()
 def table(
     folder: Annotated[Path, typer.Argument(help="The folder of an experiment.")],
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown as it is.")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown as it is, as into a pipe.")] = False,
 ) -> None:
-    """Print the table of an experiment, also of an unfinished one."""
+    """Print the table of an experiment, also of an unfinished one.
+
+    Where its tables are wider than the terminal, or nobody looks at one, it is Markdown: cut-off names say nothing.
+    """
     found = read_recorded(folder)
     with told_if_unusable(folder):
         body = found.experiment.page(found.rows) if found.rows else "No rows yet."
     page = f"# {found.about['name']}: {found.about['question']}\n\n{body}"
-    if markdown:
+    if markdown or not sys.stdout.isatty() or Console().width < needed_width(page):
         print(page)
     else:
         Console().print(Markdown(page))
@@ -124,6 +129,14 @@ def _methods(text: str, experiment: str) -> tuple[str, ...]:
     """Split at semicolons, and at commas unless a comma belongs to a method's name."""
     known = {each.name for each in catalogue.find(experiment).variants}
     return tuple(name for piece in _names(text, ";") for name in ([piece] if piece in known else _names(piece, ",")))
+
+
+def _not_computed(grid: Grid) -> Iterator[str]:
+    """Say what somebody might expect and will not find among the rows."""
+    for name in left_out(grid):
+        yield f"{name} is left out: it is no genuine data set, and is read from a folder that {FOLDER_VARIABLE} names."
+    for name, sets in idle_methods(grid).items():
+        yield f"{name} is left out: it runs on {', '.join(sets)}, and on none of these data sets."
 
 
 def _line(row: Row) -> str:

@@ -16,6 +16,7 @@ import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,8 +133,16 @@ def _gisette_surrogate() -> DataSet:
         )
     arrays = local_folder.read(path)
     _require_content(name, arrays["X"], arrays["y"], str(path))
-    real = np.flatnonzero(arrays["is_real"]) if "is_real" in arrays else None
+    real = np.flatnonzero(_real_columns(arrays, path)) if "is_real" in arrays else None
     return make(name, arrays["X"], arrays["y"], path.name, truth=real, surrogate=True, note=SURROGATE_NOTE)
+
+
+def _real_columns(arrays: local_folder.Arrays, path: Path) -> NDArray[np.generic]:
+    """Return which columns were measured; the digest of features and labels does not cover it."""
+    real = arrays["is_real"]
+    if real.dtype.kind not in "biu" or real.shape != arrays["X"].shape[1:]:
+        raise DataError(f"{path}: is_real should hold a truth value for each column; copy the file again")
+    return real
 
 
 def _challenge(name: str) -> tuple[Source, ...]:

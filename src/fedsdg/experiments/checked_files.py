@@ -7,6 +7,7 @@ an error that names the file, the line, the field and the reason, and never the 
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,7 +65,7 @@ def read_lines(
     Lines are what was written with a line feed: a cell may well hold other characters that end a line somewhere.
     """
     content = read_content(path)
-    lines = (whole_lines(content) if complete else content).split(b"\n")
+    lines = (whole_lines(content, path, kind) if complete else content).split(b"\n")
     if not lines[-1]:
         del lines[-1]
     return [
@@ -73,11 +74,11 @@ def read_lines(
     ]
 
 
-def whole_lines(content: bytes) -> bytes:
+def whole_lines(content: bytes, path: Path, kind: type[FedSDGError] = StateFileError) -> bytes:
     """Return content without a last line that was cut off; to one that lacks only its end, the end is added.
 
     Part of an object is no JSON, so a last line that can be read is whole: an editor took its end, and a row of hours
-    of work is kept.
+    of work is kept. What is more than one row that was cut off is refused: it would be lost with it.
     """
     end = content.rfind(b"\n") + 1
     if end == len(content):
@@ -85,8 +86,29 @@ def whole_lines(content: bytes) -> bytes:
     try:
         json.loads(content[end:])
     except (ValueError, RecursionError):
-        return content[:end]
+        reason = _more_than_half_a_row(content[end:])
+        if not reason:
+            return content[:end]
+        number = content.count(b"\n") + 1
+        raise kind(
+            f"{path}: line {number}, the last one, is more than a row that was cut off: {reason}; end every row with "
+            "a line feed, or put back a copy of the file"
+        ) from None
     return content + b"\n"
+
+
+def _more_than_half_a_row(end: bytes) -> str:
+    """Say why this is not the first part of one JSON object as we write them, or nothing if it is."""
+    if b"\r" in end:
+        return "it has carriage returns, which end no line here"
+    if any(byte < 0x20 for byte in end):
+        return "it has NUL or other control characters"
+    if not end.startswith(b"{"):
+        return "it does not begin like a row"
+    with suppress(ValueError, RecursionError):
+        json.JSONDecoder().raw_decode(end.decode(errors="replace"))
+        return "something follows a whole row"
+    return ""
 
 
 def checked(
@@ -106,12 +128,12 @@ def checked(
 def _told(problem: ValidationError) -> str:
     """Return the first thing that does not fit, without its value."""
     first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(_shown(str(part)) for part in first["loc"])
+    place = ".".join(shown(str(part)) for part in first["loc"])
     reason = first["msg"].removeprefix("Value error, ")
     return f"{place}: {reason}" if place else reason
 
 
-def _shown(name: str) -> str:
-    """Return a field's name as it can stand in a message."""
+def shown(name: str) -> str:
+    """Return a name from a file as it can stand in a message."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in name)
     return plain if len(plain) <= 40 else plain[:39] + "…"

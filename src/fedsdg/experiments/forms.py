@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
@@ -10,10 +11,15 @@ from fedsdg.experiments.checked_files import LONGEST_NAME, Count, Form, Name, Nu
 from fedsdg.experiments.chosen_columns import unpack
 
 
-def _fits_a_table(name: str) -> str:
-    if "|" in name:
-        raise ValueError("should hold no |, which ends a cell of a table")
-    return name
+def _without(characters: str) -> Callable[[str], str]:
+    """Return a check that none of these is in a name: in a Markdown table they end a cell or are markup."""
+
+    def check(name: str) -> str:
+        if any(character in name for character in characters):
+            raise ValueError(f"should hold none of {' '.join(characters)}, which are markup in a table")
+        return name
+
+    return check
 
 
 def _packed(text: str) -> str:
@@ -21,9 +27,12 @@ def _packed(text: str) -> str:
     return text
 
 
-CellName = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(one_line), AfterValidator(_fits_a_table)
-]
+_OneLine = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(one_line)]
+DataSetName = Annotated[_OneLine, AfterValidator(_without("|<>[]`"))]
+MethodName = Annotated[_OneLine, AfterValidator(_without("|<>`"))]
+"""Brackets are in methods' own names (``original_gate[mean 3]``); a table holds no methods but its experiment's."""
+Told = Annotated[Name, AfterValidator(_without("|<>[]`"))]
+"""Other words that a table's page holds."""
 PackedColumns = Annotated[str, Field(max_length=1_000_000), AfterValidator(_packed)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Positive = Annotated[Number, Field(ge=0)]
@@ -33,12 +42,12 @@ class Description(Form):
     """``experiment.json``: what was asked."""
 
     name: Name
-    question: Name
+    question: Told
     config_hash: Name
     folds: Annotated[Count, Field(ge=2)]
     seeds: Annotated[Count, Field(ge=1)]
     first_seed: Count | None = None
-    datasets: list[CellName] | None = None
+    datasets: list[DataSetName] | None = None
     preset: Name | None = None
     started: Name | None = None
     versions: dict[str, str] | None = None
@@ -48,8 +57,8 @@ class Description(Form):
 class Question(Form):
     """What a row, or the note of a failure, is about."""
 
-    dataset: CellName
-    method: CellName
+    dataset: DataSetName
+    method: MethodName
     fold: Count
     seed: Count
 
@@ -95,4 +104,4 @@ class Answer(Question):
     config_hash: Name | None = None
     trained_with: Name | None = None
     settings_changed: dict[str, Any] | None = None
-    commit: Name | None = None
+    commit: Told | None = None

@@ -6,7 +6,7 @@ a data set of the user's own is as welcome as the paper's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +14,13 @@ from pathlib import Path
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.experiments import catalogue
 from fedsdg.experiments.cell import Row
+from fedsdg.experiments.checked_files import shown
 from fedsdg.experiments.experiment import Experiment
 from fedsdg.experiments.results import DESCRIPTION, RESULTS, ResultsFolder
 from fedsdg.experiments.statistics import SCORES
 
+NAMED = 3
+"""Strange methods that are told by name."""
 APART = "take them out, or give each experiment a folder of its own"
 
 
@@ -39,7 +42,7 @@ def read_recorded(folder: Path) -> Recorded:
     except ConfigError as problem:
         raise DataError(f"{folder / DESCRIPTION}: {problem}") from None
     rows = results.rows()
-    _refuse_strangers(rows, experiment, about, folder / RESULTS)
+    refuse_strangers(rows, experiment, about, folder / RESULTS)
     return Recorded(experiment, about, rows)
 
 
@@ -55,7 +58,8 @@ def told_if_unusable(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _refuse_strangers(rows: list[Row], experiment: Experiment, about: Row, path: Path) -> None:
+def refuse_strangers(rows: Sequence[Row], experiment: Experiment, about: Row, path: Path) -> None:
+    """Refuse rows that do not belong to what was asked: before a table is made of them, or others are added."""
     methods, settings, folds = {each.name for each in experiment.variants}, about["config_hash"], about["folds"]
 
     def refuse(strange: Callable[[Row], bool], why: str, what_to_do: str) -> None:
@@ -65,7 +69,8 @@ def _refuse_strangers(rows: list[Row], experiment: Experiment, about: Row, path:
 
     refuse(
         lambda row: row["method"] not in methods,
-        f"have a method that the experiment {experiment.name!r} does not have: the file mixes experiments",
+        f"have a method that the experiment {experiment.name!r} does not have: the file mixes experiments "
+        f"({_first([row['method'] for row in rows if row['method'] not in methods])})",
         APART,
     )
     refuse(
@@ -86,3 +91,10 @@ def _refuse_strangers(rows: list[Row], experiment: Experiment, about: Row, path:
         "are of a data set that has both accuracy and r2, which cannot be compared",
         "repair or remove those with the wrong one",
     )
+
+
+def _first(names: Sequence[str]) -> str:
+    """Return the first few names, each once, and how many more there are."""
+    different = list(dict.fromkeys(names))
+    more = f" and {len(different) - NAMED} more" if len(different) > NAMED else ""
+    return ", ".join(repr(shown(name)) for name in different[:NAMED]) + more

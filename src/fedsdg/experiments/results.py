@@ -1,7 +1,7 @@
 """The folder of an experiment: ``experiment.json`` says what was asked, ``results.jsonl`` has one row per answer.
 
 A row is written when it is complete, in one piece, so an interrupted experiment loses only what was being computed. A
-last line that was cut off is dropped when the experiment goes on.
+last line that was cut off is moved to ``results.jsonl.cut-off`` when the experiment goes on.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from fedsdg.results import to_json
 from fedsdg.state_files import FolderLock
 
 RESULTS, DESCRIPTION, FAILURES = "results.jsonl", "experiment.json", "failures.jsonl"
+CUT_OFF = ".cut-off"
+"""Behind the name of a file: what a crash left of its last line, should anybody ever want it."""
 Key = tuple[str, str, int, int]
 
 
@@ -47,19 +49,26 @@ class ResultsFolder:
             if self._lock is not None:
                 self._lock.release()
 
+    def asked_before(self, description: Row) -> Row | None:
+        """Return what was asked in this folder before, if anything; another experiment's folder is refused."""
+        if not os.path.lexists(self.path / DESCRIPTION):
+            return None
+        before = self.description()
+        for name in ("name", "config_hash", "folds"):
+            if before.get(name) != description[name]:
+                found, wanted = _told_apart(name, before, description)
+                raise ConfigError(
+                    f"{self.path} holds an experiment with {name} = {found}, not {wanted}; use another folder"
+                )
+        return before
+
     def _prepare(self, description: Row) -> None:
         if os.path.lexists(self.path) and not os.path.isdir(self.path):
             raise ConfigError(f"{self.path} is a file; --out needs a folder")
-        with _clear_errors(self.path):
+        with _clear_errors(self.path, self.path):
             self.path.mkdir(parents=True, exist_ok=True)
-        if os.path.lexists(self.path / DESCRIPTION):
-            before = self.description()
-            for name in ("name", "config_hash", "folds"):
-                if before.get(name) != description[name]:
-                    raise ConfigError(
-                        f"{self.path} holds an experiment with {name} = {before.get(name)}, not {description[name]}; "
-                        "use another folder"
-                    )
+        before = self.asked_before(description)
+        if before is not None:
             sources = {**(before.get("sources") or {}), **description.get("sources", {})}
             # A part of the grid may have been asked for this time: the folder is about all that was ever asked.
             datasets = list(dict.fromkeys((*(before.get("datasets") or ()), *description.get("datasets", ()))))
@@ -106,13 +115,10 @@ class ResultsFolder:
         self._append(FAILURES, row)
 
     def _append(self, name: str, row: Row) -> None:
-        with _clear_errors(self.path / name), (self.path / name).open("a", encoding="utf-8") as file:
-            file.write(to_json(row) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _append_line(self.path / name, to_json(row).encode())
 
     def _holds_something(self) -> bool:
-        with _clear_errors(self.path):
+        with _clear_errors(self.path, self.path):
             return any(entry.name != FolderLock.NAME for entry in self.path.iterdir())
 
     @staticmethod
@@ -120,7 +126,9 @@ class ResultsFolder:
         """See that the next line starts a line: what would be appended to half of one is lost, too."""
         if os.path.lexists(path):
             content = read_content(path)
-            whole = whole_lines(content)
+            whole = whole_lines(content, path)
+            if len(whole) < len(content):
+                _append_line(path.with_name(path.name + CUT_OFF), content[len(whole) :])
             if whole != content:
                 write_whole(path, whole)
 
@@ -128,7 +136,7 @@ class ResultsFolder:
 def write_whole(path: Path, content: bytes) -> None:
     """Replace a file in one step."""
     partial = path.with_name(f".{path.name}.part")
-    with _clear_errors(path):
+    with _clear_errors(path, path.parent):
         try:
             partial.write_bytes(content)
             os.replace(partial, path)
@@ -138,15 +146,30 @@ def write_whole(path: Path, content: bytes) -> None:
             raise
 
 
+def _append_line(path: Path, line: bytes) -> None:
+    """Write one line, in one piece, down to the disk."""
+    with _clear_errors(path, path.parent), path.open("ab") as file:
+        file.write(line + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
 @contextmanager
-def _clear_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system says into one clear line."""
+def _clear_errors(path: Path, folder: Path) -> Iterator[None]:
+    """Turn what the file system says into one clear line, which calms where an experiment's folder has rows."""
     try:
         yield
     except OSError as problem:
-        raise StateFileError(
-            f"Cannot write {path}: {problem.strerror or problem}. Rows that were written before are still there."
-        ) from None
+        there = " Rows that were written before are still there." if os.path.lexists(folder / RESULTS) else ""
+        raise StateFileError(f"Cannot write {path}: {problem.strerror or problem}.{there}") from None
+
+
+def _told_apart(name: str, *abouts: Row) -> list[str]:
+    """Return a field of descriptions; digests of settings come with their presets, as nobody knows them by heart."""
+    presets = [about.get("preset") for about in abouts]
+    if name != "config_hash" or None in presets or len(set(presets)) == 1:
+        return [str(about.get(name)) for about in abouts]
+    return [f"{about.get(name)} (preset {preset})" for about, preset in zip(abouts, presets, strict=True)]
 
 
 def commit() -> str | None:

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,66 +28,20 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 from fedsdg.config import TrainingConfig
 from fedsdg.datasets import registry
 from fedsdg.datasets.dataset import DataSet
-from fedsdg.datasets.registry import not_at_hand
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.experiments import catalogue
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment
+from fedsdg.experiments.grid import Grid, Task, tasks_of
 from fedsdg.experiments.measure import config_hash
-from fedsdg.experiments.results import Key, ResultsFolder, commit, key_of
-from fedsdg.job import PRESETS
+from fedsdg.experiments.recorded import refuse_strangers
+from fedsdg.experiments.results import RESULTS, Key, ResultsFolder, commit, key_of
 from fedsdg.server.summary import deciding_versions as versions
 from fedsdg.simulation import one_torch_thread
 
 MOST_PROCESSES = 64
 EVERY_ROW = ("selected", "ratio", "precision", "recall", "embedding_open", "bytes")
 """Beside its score, what every row tells; null where a question has no such number."""
-
-
-@dataclass(frozen=True)
-class Grid:
-    """What to run."""
-
-    experiment: str
-    datasets: tuple[str, ...]
-    folds: int = 5
-    seeds: int = 1
-    first_seed: int = 0
-    """Settings are made on other seeds than those that are reported."""
-    preset: str | None = None
-    """Training settings by name; None: those of the experiment."""
-    methods: tuple[str, ...] | None = None
-    """Variants to run; None: all."""
-    config: TrainingConfig | None = None
-    """Training settings instead of a preset."""
-
-    def settings(self) -> TrainingConfig:
-        """Return the training settings."""
-        if self.config is not None:
-            return self.config
-        name = self.preset or catalogue.find(self.experiment).preset
-        if name not in PRESETS:
-            raise ConfigError(f"there is no preset {name!r}; there are {', '.join(PRESETS)}")
-        return PRESETS[name]()
-
-
-@dataclass(frozen=True)
-class Task:
-    """One row to compute."""
-
-    experiment: str
-    dataset: str
-    method: str
-    fold: int
-    folds: int
-    seed: int
-    config: TrainingConfig
-    earlier: tuple[tuple[str, Row], ...] = ()
-
-    @property
-    def key(self) -> Key:
-        """What the row will answer."""
-        return self.dataset, self.method, self.fold, self.seed
 
 
 @dataclass(frozen=True)
@@ -113,14 +68,23 @@ def run(
     if not 1 <= processes <= MOST_PROCESSES:
         raise ConfigError(f"processes: between 1 and {MOST_PROCESSES}, not {processes}")
     experiment = catalogue.find(grid.experiment)
-    tasks = list(_tasks(grid, experiment))
-    folder = ResultsFolder(out)
-    there = {key_of(row) for row in folder.rows()}
+    tasks = list(tasks_of(grid, experiment))
+    folder, description = ResultsFolder(out), _description(grid, experiment)
+    there = {key_of(row) for row in _rows_to_go_on_from(folder, experiment, description)}
     # Before anything is written: a data set that cannot be had is found out now, not in the middle of the night.
     names = dict.fromkeys(task.dataset for task in tasks if task.key not in there)
     sources = {name: asdict(_loaded_in_folds(name, grid.folds).provenance) for name in names}
-    with folder.prepared({**_description(grid, experiment), "sources": sources}):
+    with folder.prepared({**description, "sources": sources}):
         return _fill(folder, grid, tasks, processes, watch)
+
+
+def _rows_to_go_on_from(folder: ResultsFolder, experiment: Experiment, description: Row) -> list[Row]:
+    """Return the rows that are there, and refuse now what the table of this experiment would refuse in the end."""
+    rows = folder.rows()
+    before = folder.asked_before(description)
+    if before is not None:
+        refuse_strangers(rows, experiment, before, folder.path / RESULTS)
+    return rows
 
 
 def _fill(folder: ResultsFolder, grid: Grid, tasks: Sequence[Task], processes: int, watch: Watch) -> Outcome:
@@ -175,49 +139,14 @@ def cell_of(dataset: str, fold: int, folds: int, seed: int, config: str) -> Cell
     return Cell(load(dataset), fold, folds, seed, TrainingConfig(**json.loads(config)))
 
 
-def _tasks(grid: Grid, experiment: Experiment) -> Iterator[Task]:
-    if grid.seeds < 1:
-        raise ConfigError(f"seeds: at least 1, not {grid.seeds}")
-    if grid.first_seed < 0:
-        raise ConfigError(f"first_seed: at least 0, not {grid.first_seed}")
-    for name in grid.methods or ():
-        experiment.variant(name)
-    settings = grid.settings()
-    for dataset in _names(grid, experiment):
-        wanted = [
-            variant
-            for variant in experiment.methods_for(dataset)
-            if grid.methods is None or variant.name in grid.methods
-        ]
-        if not wanted:
-            meant = {name: experiment.variant(name).datasets for name in grid.methods or ()}
-            where = "; ".join(f"{name} runs on {', '.join(sets)}" for name, sets in meant.items() if sets)
-            raise ConfigError(f"{experiment.name} has nothing to run on {dataset}" + (f": {where}" if where else ""))
-        needed = {name for variant in wanted for name in variant.after}
-        for seed in range(grid.first_seed, grid.first_seed + grid.seeds):
-            for fold in range(grid.folds):
-                for variant in experiment.methods_for(dataset):
-                    if variant in wanted or variant.name in needed:
-                        yield Task(experiment.name, dataset, variant.name, fold, grid.folds, seed, settings)
-
-
-def _names(grid: Grid, experiment: Experiment) -> list[str]:
-    """Return the data sets, each once, by the names that the registry knows."""
-    usual = [name for name in experiment.datasets if name not in left_out(grid)]
-    return list(dict.fromkeys(registry.entry(name).name for name in grid.datasets or usual))
-
-
-def left_out(grid: Grid) -> list[str]:
-    """Return the experiment's stand-ins that are not at hand, unless data sets were asked for by name."""
-    return [] if grid.datasets else [name for name in catalogue.find(grid.experiment).datasets if not_at_hand(name)]
-
-
 def _loaded_in_folds(name: str, folds: int) -> DataSet:
-    """Load a data set, and refuse more folds than its rarest class has rows."""
+    """Load a data set, and refuse more folds than it has rows, or than its rarest class has."""
     data = load(name)
-    rows = data.n_rows if data.task == "regression" else int(np.unique(data.y, return_counts=True)[1].min())
+    rows, needed = data.n_rows, "rows"
+    if data.task != "regression":
+        rows, needed = int(np.unique(data.y, return_counts=True)[1].min()), "every class"
     if folds > rows:
-        raise ConfigError(f"{name} can be cut into at most {rows} folds, not {folds}: every fold needs every class")
+        raise ConfigError(f"{name} can be cut into at most {rows} folds, not {folds}: every fold needs {needed}")
     return data
 
 
@@ -230,11 +159,11 @@ def _description(grid: Grid, experiment: Experiment) -> Row:
     return {
         "name": experiment.name,
         "question": experiment.question,
-        "datasets": _names(grid, experiment),
+        "datasets": grid.dataset_names(),
         "folds": grid.folds,
         "seeds": grid.seeds,
         "first_seed": grid.first_seed,
-        "preset": grid.preset or experiment.preset,
+        "preset": grid.preset_name(),
         "config": grid.settings().model_dump(mode="json"),
         "config_hash": config_hash(grid.settings()),
         "commit": commit(),
@@ -260,7 +189,8 @@ def _compute(missing: Sequence[Task], there: dict[Key, Row], experiment: Experim
     try:
         while True:
             while len(running) < processes and (task := _next_ready(waiting, there, experiment)) is not None:
-                running[pool.submit(run_task, task)] = task
+                with _ctrl_c_held():  # a new worker inherits it, and is silent from its first moment
+                    running[pool.submit(run_task, task)] = task
             if not running:
                 break
             for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -277,6 +207,16 @@ def _compute(missing: Sequence[Task], there: dict[Key, Row], experiment: Experim
         for worker in set(multiprocessing.active_children()) - others:  # after Ctrl-C: what they compute is lost
             worker.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def _ctrl_c_held() -> Iterator[None]:
+    """Let Ctrl-C wait: it is the parent's business, and a worker that still imports torch would print a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _next_ready(waiting: list[Task], there: dict[Key, Row], experiment: Experiment) -> Task | None:

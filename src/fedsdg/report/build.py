@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from fedsdg.errors import ConfigError
 from fedsdg.experiments.recorded import told_if_unusable
+from fedsdg.experiments.results import CUT_OFF
 from fedsdg.report import html, markdown
 from fedsdg.report.document import Block, Page
 from fedsdg.report.experiment_record import read_experiment
@@ -20,7 +22,7 @@ from fedsdg.report.run_section import overview, run_section
 from fedsdg.state_files import damaged_if_unreadable, write_atomically
 
 #: What a run or an experiment keeps its own files in.
-OWN_FILES = (".json", ".jsonl", ".safetensors", ".state", ".toml")
+OWN_FILES = (".json", ".jsonl", CUT_OFF, ".safetensors", ".state", ".toml")
 
 
 def build_page(folders: Sequence[Path]) -> Page:
@@ -71,6 +73,8 @@ def write_report(
         here = markdown_file.resolve().parent
         links = {figure: Path(os.path.relpath(path.resolve(), here)).as_posix() for figure, path in pictures.items()}
         drawn[markdown_file] = markdown.render(page, links)
+    for path in drawn:
+        _refuse_special(path)
     if figures is not None:
         make_folder(figures)
     for path, text in drawn.items():
@@ -81,11 +85,18 @@ def _refuse_unusable(path: Path, folders: Sequence[Path], figures: Path | None) 
     place = path.resolve()
     if path.is_dir() or (figures is not None and figures.resolve() == place):
         raise ConfigError(f"{path} is a folder; the report is a file.")
+    _refuse_special(path)
     if not place.parent.is_dir():
         raise ConfigError(f"There is no folder {place.parent} to write {path.name} to.")
     inside = any(place.is_relative_to(folder.resolve()) for folder in folders)
     if inside and path.exists() and path.suffix in OWN_FILES:
         raise ConfigError(f"{path} belongs to what is reported; give the report another name.")
+
+
+def _refuse_special(path: Path) -> None:
+    """Refuse a link, a device or a pipe: a report takes the place of what is there, and theirs is nobody's to take."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise ConfigError(f"{path} is there and is no regular file (a link, a device, a pipe); name another file.")
 
 
 @contextmanager

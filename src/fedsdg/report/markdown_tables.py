@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rich.cells import cell_len
+
 from fedsdg.report.document import Block, Paragraph, Table
+
+BETWEEN = 3
+"""Characters around a cell, a little too many: better Markdown than a cell that is cut off."""
 
 
 def blocks_of(markdown: str, title: str) -> Iterator[Block]:
@@ -25,3 +30,14 @@ def blocks_of(markdown: str, title: str) -> Iterator[Block]:
             above = " ".join(lines)
     if above is not None:
         yield Paragraph(above)
+
+
+def needed_width(markdown: str) -> int:
+    """Return how many characters a terminal needs across to show the tables of such a page unbroken."""
+    tables = (block for block in blocks_of(markdown, "") if isinstance(block, Table))
+    return max((_width(table) for table in tables), default=0)
+
+
+def _width(table: Table) -> int:
+    columns = zip(table.header, *table.rows, strict=True)
+    return sum(max(map(cell_len, cells)) + BETWEEN for cells in columns)
