@@ -272,6 +272,8 @@ def test_a_page_says_which_code_computed_its_rows():
     rows[0]["commit"] = rows[1]["commit"] = "1234567890abcdef"
     rows[2]["commit"] = "fedcba0987654321+changes"
     assert accuracy.EXPERIMENT.page(rows).endswith("Rows by commit: 12345678 (2), fedcba09+ (1).")
+    rows[2]["cpu_seconds"] = 150.0
+    assert accuracy.EXPERIMENT.page(rows).endswith("fedcba09+ (1). CPU time: 2 min.")
 
 
 def test_the_correction_of_the_test_knows_the_folds_of_a_grid_that_is_not_finished():

@@ -63,8 +63,11 @@ class Experiment:
 
 
 def _code_of(rows: Sequence[Row]) -> str:
-    """Say which code computed the rows: results of one version are not quite those of another."""
+    """Say which code computed the rows, and how long: results of one version are not quite those of another."""
     counts = Counter(
         row["commit"][:SHORT] + "+" * row["commit"].endswith("+changes") for row in rows if row.get("commit")
     )
-    return f"Rows by commit: {', '.join(f'{commit} ({n:,})' for commit, n in counts.most_common())}." if counts else ""
+    minutes = sum(float(row.get("cpu_seconds") or 0) for row in rows) / 60
+    told = [f"Rows by commit: {', '.join(f'{commit} ({n:,})' for commit, n in counts.most_common())}"] if counts else []
+    told += [f"CPU time: {max(1, round(minutes)):,} min"] if minutes else []
+    return ". ".join(told) + "." if told else ""

@@ -97,6 +97,7 @@ class Answer(Question):
     job_seconds: Positive | None = None
     job_bytes: Positive | None = None
     seconds: Positive | None = None
+    cpu_seconds: Positive | None = None
     steps_to_half: Positive | None = None
     steps_to_tenth: Positive | None = None
     curve: list[PathPoint] | None = None
