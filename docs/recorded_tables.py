@@ -1,8 +1,8 @@
 """Put the recorded results into the documents: what stands between two ``recorded`` marks is never typed by hand.
 
-A block starts with ``<!-- recorded: NAME -->`` and holds the table that ``fedsdg experiment table results/NAME`` prints
-(``NAME, short``: the headline in a few lines). ``python docs/recorded_tables.py`` writes all blocks anew; a test holds
-the documents to the rows.
+A block starts with ``<!-- recorded: FOLDER -->`` and holds what ``fedsdg experiment table results/FOLDER`` prints
+(``FOLDER, short``: the headline in a few lines). ``python docs/recorded_tables.py`` writes all blocks anew; a test
+holds the documents to the rows.
 """
 
 from __future__ import annotations
@@ -10,19 +10,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedsdg.experiments import accuracy, catalogue
-from fedsdg.experiments.results import ResultsFolder
+from fedsdg.experiments import accuracy
+from fedsdg.experiments.recorded import read_recorded
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
-BLOCK = re.compile(r"<!-- recorded: (?P<name>\w+)(?P<short>, short)? -->\n.*?\n<!-- end of recorded -->", re.DOTALL)
+BLOCK = re.compile(r"<!-- recorded: (?P<folder>\w+)(?P<short>, short)? -->\n.*?\n<!-- end of recorded -->", re.DOTALL)
 
 
 def recorded(block: re.Match[str]) -> str:
     """Return a block as it should be."""
-    experiment = catalogue.find(block["name"])
-    rows = ResultsFolder(ROOT / "results" / experiment.name).rows()
-    table = experiment.page(rows, accuracy.short_table) if block["short"] else experiment.page(rows)
+    found = read_recorded(ROOT / "results" / block["folder"])
+    table = found.experiment.page(found.rows, accuracy.short_table if block["short"] else None)
     head = block[0].partition("\n")[0]
     return f"{head}\n\n{table}\n\n<!-- end of recorded -->"
 
