@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from fedsdg.experiments import accuracy
 from fedsdg.experiments.recorded import read_recorded
+from fedsdg.experiments.short_table import short_table
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (ROOT / "README.md", ROOT / "docs" / "reproduction.md")
@@ -21,7 +21,7 @@ BLOCK = re.compile(r"<!-- recorded: (?P<folder>\w+)(?P<short>, short)? -->\n.*?\
 def recorded(block: re.Match[str]) -> str:
     """Return a block as it should be."""
     found = read_recorded(ROOT / "results" / block["folder"])
-    table = found.experiment.page(found.rows, accuracy.short_table if block["short"] else None)
+    table = found.experiment.page(found.rows, short_table if block["short"] else None)
     head = block[0].partition("\n")[0]
     return f"{head}\n\n{table}\n\n<!-- end of recorded -->"
 

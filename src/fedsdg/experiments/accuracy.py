@@ -20,7 +20,6 @@ from fedsdg.experiments.methods import (
     FEDSDG,
     FILTERS,
     LESS_VFL,
-    MATCHED,
     ORIGINAL_GATE,
     label,
     matched,
@@ -28,8 +27,8 @@ from fedsdg.experiments.methods import (
     wished,
     with_share,
 )
-from fedsdg.experiments.rivals import as_few, genuine, rivals_table, runner_up_table, standing, strongest
-from fedsdg.experiments.statistics import group, is_regression, lead
+from fedsdg.experiments.rivals import genuine, rivals_table, runner_up_table, standing
+from fedsdg.experiments.statistics import group
 from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
 from fedsdg.job import PRESETS
 
@@ -52,7 +51,6 @@ FEW_COLUMNS = ("MADELON", "COIL20", "ISOLET")
 SMALL = Variant("fedsdg@small", lambda cell: FEDSDG.measure(cell.changed(config=PRESETS["default"]())))
 """The preset that encrypted runs use unless they are told otherwise."""
 RANKINGS = tuple(base for base in FILTERS if base != "random")
-_MATCHED_FILTERS = {(base, "@", MATCHED) for base in RANKINGS}
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -91,40 +89,6 @@ def scores_table(rows: Sequence[Row]) -> str:
     return markdown(header, lines)
 
 
-def short_table(rows: Sequence[Row]) -> str:
-    """Return the comparison in a few lines: ours, the best with as few columns, the filters, all columns, the ceiling.
-
-    Bold is at or above every method with at most as many columns. Surrogates, and sets with nothing to compare yet,
-    are left to the long table.
-    """
-    header, ours_line, best_line, filters_line, all_line, ceiling_line = [""], [], [], [], [], []
-    for name, of in group(rows).items():
-        ours = of.get("fedsdg", [])
-        rivals = as_few(ours, of)
-        if not rivals or any(row.get("surrogate") for row in ours):
-            continue
-        best = rivals[strongest(ours, rivals)]
-        filters = [_score(of[method]) for method in of if method.partition("@") in _MATCHED_FILTERS]
-        filters = [text for text in filters if text != "-"]
-        text = _score(ours)
-        header.append(f"{name} (R²)" if is_regression(ours) else name)
-        ours_line.append(f"{f'**{text}**' if lead(ours, best) >= 0 else text} / {field_text(ours, 'ratio', '.3f')}")
-        best_line.append(_score(best))
-        filters_line.append(f"{min(filters, key=float)} to {max(filters, key=float)}" if filters else "-")
-        all_line.append(_score(of["all"]) if "all" in of else "-")
-        ceiling_line.append(_score(of[CEILING]) if CEILING in of else "-")
-    if not ours_line:
-        return "No data set has rows both of FedSDG-FS and of a baseline with as few columns yet."
-    lines = {
-        "FedSDG-FS": ours_line,
-        "best baseline with as few columns": best_line,
-        "filters with as many (Gini, F, chi2, ...)": filters_line,
-        "all columns": all_line,
-        "best of a few centralised models, all columns": ceiling_line,
-    }
-    return markdown(header, [[name, *cells] for name, cells in lines.items()])
-
-
 def paper_table(rows: Sequence[Row]) -> str:
     """Return ours beside the paper's, for its methods."""
     lines = []
@@ -141,11 +105,6 @@ def paper_table(rows: Sequence[Row]) -> str:
 
 def _under_a_head(head: str, table: str) -> list[str]:
     return [head, table] if table else []
-
-
-def _score(rows: Sequence[Row]) -> str:
-    """Return the mean alone."""
-    return score_text(rows).partition(" ")[0]
 
 
 def _missing(rows: Sequence[Row]) -> list[str]:
