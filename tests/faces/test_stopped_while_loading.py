@@ -23,6 +23,7 @@ class CtrlC:
                 pass  # as a library does that is half imported
             os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # as in a terminal: jobs in the background start deaf to it
 sys.meta_path.insert(0, CtrlC())
 sys.argv = ["fedsdg", "--version"]
 """
