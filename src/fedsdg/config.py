@@ -212,7 +212,9 @@ class GateSettings(Settings):
     scale_rates: bool = True
     reference_steps: int = Field(default=600, ge=1)
     embedding_gates: bool = True
-    embedding_start: float = 0.5
+    embedding_start: float | Literal["gini"] = 0.5
+    """Mean of the embedding gates at the start; ``gini``: between 0.5 and 1, the nearer to 1 the more of the client's
+    own columns tell something (ADR 21)."""
     narrowest_embedding: int = Field(default=8, ge=1)
     """The compact phase is as wide as the fewest open embedding gates on the path, but not below this width: there,
     accuracy suffers."""
@@ -353,10 +355,11 @@ def wide_config(**changes: Any) -> TrainingConfig:
                 "input_dropout": 0.5,
             }
         ),
-        "gates": GateSettings(narrowest_embedding=32),
+        "gates": GateSettings(narrowest_embedding=32, embedding_start="gini"),
         "penalty": PenaltySettings(embedding_strength=0.001),
-        # Closing gates costs accuracy that the weights win back later: the path is walked to its end.
-        "validation": ValidationSettings(patience=None),
+        # Closing gates costs accuracy that the weights win back later: the path is walked to its end. Few columns are
+        # where gates are ahead of other methods, and where nothing speaks against few, few are wanted (ADR 21).
+        "validation": ValidationSettings(patience=None, plenty=0.05),
     }
     return TrainingConfig(**{**values, **changes})
 

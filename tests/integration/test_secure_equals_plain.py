@@ -19,6 +19,7 @@ from fedsdg.config import GateSettings, PenaltySettings, PhaseSettings, Training
 from fedsdg.crypto.layouts import plan_minibatch
 from fedsdg.data.feature_table import FeatureTable
 from fedsdg.learning import two_phase_training
+from fedsdg.learning.gate_initialization import embedding_start
 from fedsdg.learning.local_client import LocalClient
 from fedsdg.learning.plain_training import PlainModel, train_plain
 from fedsdg.learning.training_result import TrainingResult
@@ -182,6 +183,18 @@ def test_returning_to_a_snapshot_from_before_a_drop_changes_nothing(interactive,
 @pytest.mark.parametrize("interactive", ["dense", "elementwise"])
 def test_two_gate_draws_per_row_change_nothing(interactive):
     assert_same_run(*both("multiclass", 2, configured(interactive=interactive, mc_samples=2), key_bits=768))
+
+
+@pytest.mark.parametrize("n_clients", [1, 2])
+def test_embedding_gates_that_start_by_gini_learn_the_same_bits(n_clients):
+    masked, plain = both("binary", n_clients, configured(gates=GateSettings(embedding_start="gini")))
+    assert_same_run(masked, plain)
+    starts = {
+        name: embedding_start(client.gini_scores, GateSettings(embedding_start="gini"))
+        for name, client in plain.federation.clients.items()
+    }
+    assert all(0.5 < start < 1 for start in starts.values())  # or it is the start of all other tests
+    assert len(set(starts.values())) == n_clients  # each client's own
 
 
 @pytest.mark.parametrize("interactive", ["dense", "elementwise"])

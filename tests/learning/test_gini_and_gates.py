@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 from fedsdg.config import BinningSettings, GateSettings
 from fedsdg.data.binning import Binning, bin_columns
 from fedsdg.errors import DataError
-from fedsdg.learning.gate_initialization import initial_gates, unit_ranks
+from fedsdg.learning.gate_initialization import embedding_start, initial_gates, unit_ranks
 from fedsdg.learning.gini import (
     bin_weight,
     class_counts,
@@ -93,6 +93,26 @@ def test_gates_open_with_the_evidence():
     assert inverse.mean() == pytest.approx(0.5)
     assert inverse.argmax() == 0
     assert set(initial_gates(scores, 31, GateSettings(initialization="constant"))) == {0.5}
+
+
+def test_embedding_gates_start_the_wider_the_more_columns_tell_something():
+    stream = np.random.default_rng(2)
+    labels = stream.integers(0, 2, 500)
+    told = labels[:, None] + stream.standard_normal((500, 20))
+    noise = stream.standard_normal((500, 20))
+    settings = GateSettings(embedding_start="gini")
+
+    def start(columns):
+        return embedding_start(gini_scores(bin_columns(columns, BinningSettings()), labels, 2), settings)
+
+    useless, mixed, useful = start(noise), start(np.hstack([told[:, :10], noise[:, :10]])), start(told)
+    assert 0.5 <= useless < 0.6 < mixed < 0.8 < 0.95 < useful <= 1.0
+
+
+def test_without_scores_embedding_gates_start_half_open():
+    assert embedding_start(None, GateSettings(embedding_start="gini")) == 0.5
+    assert embedding_start(None, GateSettings(embedding_start=0.7)) == 0.7
+    assert embedding_start(None, GateSettings()) == 0.5
 
 
 def test_ranks_run_from_zero_to_one():

@@ -27,6 +27,7 @@ from fedsdg.data.arrays import FloatArray, IntArray
 from fedsdg.errors import DataError, ProtocolError
 from fedsdg.learning.bottom_model import BottomModelFactory, build_bottom_model, seeded
 from fedsdg.learning.fixed_point_layer import quantize, require_slots
+from fedsdg.learning.gate_initialization import HALF_OPEN
 from fedsdg.learning.model_state import StateArrays, adam_step, build_adam, model_from_arrays, model_to_arrays
 from fedsdg.learning.noise_tape import STANDARD_NORMAL, Draw, KeptAfter, NoiseTape, Normal
 from fedsdg.learning.randomness import RandomStreams
@@ -52,12 +53,13 @@ class ClientLearner:
         streams: RandomStreams,
         *,
         input_gates: FloatArray | None = None,
+        embedding_start: float = HALF_OPEN,
         feature_of_input: IntArray | None = None,
         dither_streams: RandomStreams | None = None,
         embedding: int | None = None,
         bottom_model: BottomModelFactory | None = None,
     ) -> None:
-        """Take all prepared rows of the inputs in use, and in a gated phase the starting gates.
+        """Take all prepared rows of the inputs in use, and in a gated phase where the gates start.
 
         A column that preprocessing expanded into several inputs has one gate for all of them: `feature_of_input` says
         which column an input comes from (none: every input is a column of its own).
@@ -84,7 +86,7 @@ class ClientLearner:
         per_sample = gates.noise == "sample"
         self.input_gates = StochasticGate(input_gates, gates.sigma, per_sample) if input_gates is not None else None
         self.embedding_gates = (
-            StochasticGate(np.full(self.width, gates.embedding_start), gates.sigma, per_sample)
+            StochasticGate(np.full(self.width, embedding_start), gates.sigma, per_sample)
             if plan.embedding_gated
             else None
         )

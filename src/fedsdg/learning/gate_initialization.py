@@ -16,6 +16,9 @@ from fedsdg.config import GateSettings
 from fedsdg.data.arrays import FloatArray
 from fedsdg.learning.gini import GiniScores
 
+HALF_OPEN = 0.5
+"""Where an embedding gate starts that has no reason to stand wider open: sigma, so that one draw in six shuts it."""
+
 
 def initial_gates(scores: GiniScores | None, n_columns: int, settings: GateSettings) -> FloatArray:
     """Return the starting means of a client's input gates; a constant start needs no scores."""
@@ -28,9 +31,26 @@ def initial_gates(scores: GiniScores | None, n_columns: int, settings: GateSetti
 
 def calibrated_gates(scores: GiniScores, settings: GateSettings) -> FloatArray:
     """Return gates that open with the evidence against chance."""
-    z = scores.deviations_from_chance()
-    evidence = np.clip(z / settings.gini_full_z, 0.0, 1.0)
-    return np.asarray(settings.gini_floor + settings.gini_span * evidence * unit_ranks(z))
+    ranks = unit_ranks(scores.deviations_from_chance())
+    return np.asarray(settings.gini_floor + settings.gini_span * evidence(scores, settings) * ranks)
+
+
+def embedding_start(scores: GiniScores | None, settings: GateSettings) -> float:
+    """Return the starting mean of a client's embedding gates, which only the client itself needs to know.
+
+    The noise of half-open gates on the embedding keeps a model from trusting columns that are useless: needed where
+    most of them are. Where nearly every column tells something, that noise only hides what they tell.
+    """
+    if settings.embedding_start != "gini":
+        return settings.embedding_start
+    if scores is None:
+        return HALF_OPEN
+    return HALF_OPEN + (1.0 - HALF_OPEN) * float(evidence(scores, settings).mean())
+
+
+def evidence(scores: GiniScores, settings: GateSettings) -> FloatArray:
+    """Return how certain it is, from 0 to 1, that each column tells something about the labels."""
+    return np.asarray(np.clip(scores.deviations_from_chance() / settings.gini_full_z, 0.0, 1.0))
 
 
 def inverse_gini_gates(scores: GiniScores, average: float) -> FloatArray:

@@ -35,7 +35,7 @@ from fedsdg.errors import DataError, ProtocolError
 from fedsdg.learning.bottom_model import BottomModelFactory
 from fedsdg.learning.client_learner import ClientLearner
 from fedsdg.learning.client_part import ClientPart
-from fedsdg.learning.gate_initialization import initial_gates
+from fedsdg.learning.gate_initialization import embedding_start, initial_gates
 from fedsdg.learning.gate_path import GatePath, count_open, open_embeddings
 from fedsdg.learning.gini import GiniScores, sampled_rows
 from fedsdg.learning.model_state import StateArrays
@@ -146,6 +146,7 @@ class LocalClient:
             plan,
             self.streams,
             input_gates=_ready(self.starting_gates) if plan.gated else None,
+            embedding_start=embedding_start(self.gini_scores, plan.config.gates),
             feature_of_input=owner if plan.gated else None,
             dither_streams=self._dither_streams,
             embedding=plan.embedding if plan.gated else self.compact_width(plan),
