@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from fedsdg.config import FixedPointSettings, PenaltySettings, PhaseSettings, TrainingConfig, paper_config, wide_config
+from fedsdg.config import (
+    FixedPointSettings,
+    PenaltySettings,
+    PhaseSettings,
+    TrainingConfig,
+    ValidationSettings,
+    paper_config,
+    wide_config,
+)
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.calibration import calibrated_row_losses, row_losses
 from fedsdg.learning.client_learner import ClientLearner
@@ -15,6 +23,7 @@ from fedsdg.learning.randomness import BatchOrder, RandomStreams, fresh_private_
 from fedsdg.learning.schedule import PhasePlan, cosine, exponential_ramp
 from fedsdg.learning.selection import (
     PathPoint,
+    Taste,
     choose_point,
     out_of_reach,
     quotas,
@@ -206,19 +215,35 @@ HALVINGS = [1000, 500, 250, 125, 62, 31, 16, 8]
 def test_where_the_rows_say_nothing_the_number_is_half_way_up_to_plenty_by_ratios():
     nothing = path_of_losses(HALVINGS, [0.0] * 8)
     assert choose_point(nothing, "plausible").n_open == 125  # half-way between 8 and 1000: 89
-    assert choose_point(nothing, "plausible", plenty=62).n_open == 31  # beyond 62 ever less
-    assert choose_point(nothing, "plausible", plenty=1).n_open == 8
+    assert choose_point(nothing, "plausible", taste=Taste(62)).n_open == 31  # beyond 62 ever less
+    assert choose_point(nothing, "plausible", taste=Taste(1)).n_open == 8
     assert choose_point(nothing, "one_standard_error").n_open == 8
 
 
+def test_a_taste_for_plenty_settles_what_the_rows_leave_open():
+    nothing = path_of_losses(HALVINGS, [0.0] * 8)
+    for plenty in (31, 62, 125, 250):
+        assert choose_point(nothing, "plausible", taste=Taste(plenty, below=2, beyond=12)).n_open == plenty
+
+
 def test_where_the_rows_speak_clearly_they_are_followed_whatever_is_plenty():
-    clear = path_of_losses(HALVINGS, [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 0.0, 12.0])
+    clear = path_of_losses(HALVINGS, [30.0, 25.0, 20.0, 15.0, 10.0, 9.0, 0.0, 12.0])
     all_needed = path_of_losses(HALVINGS, [0.0, 12.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0])
     few = path_of_losses(HALVINGS, [30.0, 25.0, 20.0, 15.0, 10.0, 6.0, 5.0, 0.0])
-    for plenty in (1, 15, 150, 1000):
-        assert choose_point(clear, "plausible", plenty=plenty).n_open == 16
-        assert choose_point(all_needed, "plausible", plenty=plenty).n_open == 1000
-        assert choose_point(few, "plausible", plenty=plenty).n_open == 8
+    for plenty in (15, 150, 1000):
+        for below, beyond in ((0, 2), (2, 12)):
+            taste = Taste(plenty, below, beyond)
+            assert choose_point(clear, "plausible", taste=taste).n_open == 16
+            assert choose_point(few, "plausible", taste=taste).n_open == 8
+    for plenty in (150, 500):
+        assert choose_point(all_needed, "plausible", taste=Taste(plenty, 2, 12)).n_open == 1000
+
+
+def test_a_share_of_few_columns_is_not_called_plenty():
+    settings = ValidationSettings(plenty=0.15, plenty_at_least=30)
+    assert Taste.of(settings, 20).plenty == 30
+    assert Taste.of(settings, 1000).plenty == 150
+    assert Taste.of(ValidationSettings(), 20).plenty == 3
 
 
 def test_the_number_hardly_moves_with_the_luck_of_one_point():
@@ -227,11 +252,11 @@ def test_the_number_hardly_moves_with_the_luck_of_one_point():
     outside = path_of_losses(HALVINGS, [0.0, 0.3, 0.6, 1.1, 1.1, 1.1, 1.1, 1.05])
     assert choose_point(inside, "one_standard_error").n_open == 8
     assert choose_point(outside, "one_standard_error").n_open == 250
-    assert {choose_point(path, "plausible", plenty=150).n_open for path in (inside, outside)} == {62}
+    assert {choose_point(path, "plausible", taste=Taste(150)).n_open for path in (inside, outside)} == {62}
 
 
 def test_a_path_of_one_point_has_one_answer():
-    assert choose_point(path_of_losses([7], [0.0]), "plausible", plenty=1).n_open == 7
+    assert choose_point(path_of_losses([7], [0.0]), "plausible", taste=Taste(1)).n_open == 7
 
 
 def test_of_several_looks_at_one_number_the_best_counts_and_is_taken():

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedsdg.config import SelectionRule
+from fedsdg.config import SelectionRule, ValidationSettings
 from fedsdg.data.arrays import FloatArray
 from fedsdg.errors import ConfigError, DataError
 from fedsdg.learning.objective import Score
@@ -31,13 +31,35 @@ class PathPoint:
     score: Score
 
 
+@dataclass(frozen=True)
+class Taste:
+    """How much a number of columns counts before any row has spoken: most at ``plenty``, less on either side."""
+
+    plenty: float
+    below: float = 0.0
+    """Power of the ratio by which smaller numbers count less; 0: all of them alike."""
+    beyond: float = 2.0
+    """The same for larger numbers."""
+
+    @classmethod
+    def of(cls, settings: ValidationSettings, total_columns: int) -> Taste:
+        """Return the taste that the settings say, for so many columns."""
+        plenty = max(settings.plenty * total_columns, settings.plenty_at_least)
+        return cls(plenty, settings.below_plenty, settings.beyond_plenty)
+
+    def weights(self, numbers: FloatArray) -> FloatArray:
+        """Return what each number of columns counts, 1 at the most."""
+        ratio = numbers / self.plenty
+        return np.asarray(np.minimum(1.0, ratio) ** self.below * np.minimum(1.0, 1 / ratio) ** self.beyond)
+
+
 def choose_point(
     path: Sequence[PathPoint],
     rule: SelectionRule,
     n_features: int | None = None,
-    plenty: float = math.inf,
+    taste: Taste | None = None,
 ) -> PathPoint:
-    """Return the point of the path whose gates become the selection; ``plenty``: a number of columns."""
+    """Return the point of the path whose gates become the selection; ``taste`` is for the rule ``plausible``."""
     usable = [point for point in path if point.n_open > 0]
     if not usable:
         raise DataError("every gate closed before the first validation pass; lower the penalty or the gate rates")
@@ -47,17 +69,17 @@ def choose_point(
         return usable[-1]
     if rule == "best":
         return max(usable, key=lambda point: (point.score.value, -point.score.loss))
-    return middle_of_the_plausible(usable, plenty) if rule == "plausible" else sparsest_that_loses_nothing(usable)
+    return middle_of_the_plausible(usable, taste) if rule == "plausible" else sparsest_that_loses_nothing(usable)
 
 
-def middle_of_the_plausible(path: Sequence[PathPoint], plenty: float = math.inf) -> PathPoint:
+def middle_of_the_plausible(path: Sequence[PathPoint], taste: Taste | None = None) -> PathPoint:
     """Return the point below which lies half of all plausible numbers of columns: the median of a posterior.
 
     What the rows say: a number is as plausible as the normal density at the standard errors by which its loss exceeds
-    the lowest. What is said before: numbers are told apart by their ratios, all alike up to ``plenty`` columns, and
-    beyond ever less, by the square. Where rows speak clearly, the point with the lowest loss is taken, however many
-    columns it has. Where they do not (a few dozen rows, thousands of columns) the sparsest or the best point is a
-    matter of luck, anywhere between a few columns and all; a median hardly moves with it.
+    the lowest. What is said before: numbers are told apart by their ratios, and ``taste`` says how much each counts
+    (none: all alike). Where rows speak clearly, the point with the lowest loss is taken, however many columns it has.
+    Where they do not (a few dozen rows, thousands of columns) the sparsest or the best point is a matter of luck,
+    anywhere between a few columns and all; a median hardly moves with it.
     """
     best_of: dict[int, PathPoint] = {}
     for point in sorted(path, key=lambda point: (point.n_open, _mean_loss(point))):
@@ -66,7 +88,7 @@ def middle_of_the_plausible(path: Sequence[PathPoint], plenty: float = math.inf)
     lowest = min(points, key=_mean_loss)
     plausible = np.exp([-0.5 * standard_errors_lost(point, lowest) ** 2 for point in points])
     numbers = np.array([point.n_open for point in points], dtype=float)
-    wanted = np.minimum(1.0, plenty / numbers) ** 2
+    wanted = taste.weights(numbers) if taste is not None else np.ones_like(numbers)
     logs = np.log(numbers)
     borders = np.concatenate([logs[:1], (logs[1:] + logs[:-1]) / 2, logs[-1:]])
     reached = np.cumsum(plausible * wanted * np.diff(borders))

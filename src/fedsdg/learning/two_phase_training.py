@@ -30,7 +30,7 @@ from fedsdg.learning.model_state import StateArrays
 from fedsdg.learning.objective import Objective, Score, guess_task, split_rows
 from fedsdg.learning.randomness import RandomStreams
 from fedsdg.learning.schedule import PhasePlan
-from fedsdg.learning.selection import PathPoint, choose_point, out_of_reach, quotas, steadied
+from fedsdg.learning.selection import PathPoint, Taste, choose_point, out_of_reach, quotas, steadied
 from fedsdg.learning.server_learner import ServerLearner
 from fedsdg.learning.training_result import Progress, TrainingResult
 from fedsdg.state_files import under_prefix, with_prefix
@@ -153,8 +153,8 @@ class _Run:
         """Choose a point of the path, go back to it and fix the columns."""
         config = self.config
         rule = config.validation.rule if config.penalty.strength == "auto" else "last"
-        plenty = config.validation.plenty * self.total_columns
-        step = choose_point(steadied(self.path), rule, config.n_features, plenty).step
+        taste = Taste.of(config.validation, self.total_columns)
+        step = choose_point(steadied(self.path), rule, config.n_features, taste).step
         chosen = next(point for point in self.path if point.step == step)
         self.federation.restore_snapshot(chosen.step)
         gated.restore(self.states[chosen.step])
