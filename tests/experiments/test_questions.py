@@ -256,6 +256,26 @@ def test_every_rival_is_met_on_its_own_over_all_genuine_sets():
     assert lines[0] in accuracy.table(rows)
 
 
+def test_whoever_is_met_on_most_sets_is_counted_and_the_others_are_named():
+    sets = ("MADELON", "ARCENE", "BASEHOCK", "RELATHE", "PCMAC", "COIL20")
+    rows = []
+    for place, name in enumerate(sets):
+        scores = {
+            "fedsdg": 0.9,
+            "gini@matched": 0.95 if place == 0 else 0.9,
+            "sffs@matched": 0.95 if place < 2 else 0.8,
+        }
+        for fold in range(2):
+            rows += [row(name, method, fold, accuracy=score, selected=9, ratio=0.1) for method, score in scores.items()]
+            if place < 3:
+                rows.append(row(name, "less_vfl", fold, accuracy=0.99, selected=9, ratio=0.1))
+    assert rivals.one_by_one(rows) == (
+        "Taken one by one, it is at or above 1 of the 2 methods on at least 5 sets, but not SFFS, matched (4)."
+    )
+    assert rivals.one_by_one(rows) in accuracy.table(rows)
+    assert rivals.one_by_one([each for each in rows if each["dataset"] in sets[:3]]) == ""
+
+
 def test_what_dimensions_of_ones_own_choice_are_worth_stands_beside_what_they_save():
     scores = {"all": 0.9, "fedsdg@no embedding gates": 0.86, "fedsdg@width 32": 0.85, "fedsdg": 0.855}
     rows = [

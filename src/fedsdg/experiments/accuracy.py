@@ -27,7 +27,7 @@ from fedsdg.experiments.methods import (
     wished,
     with_share,
 )
-from fedsdg.experiments.rivals import genuine, rivals_table, runner_up_table, standing
+from fedsdg.experiments.rivals import genuine, one_by_one, rivals_table, runner_up_table, standing
 from fedsdg.experiments.statistics import group
 from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
 from fedsdg.job import PRESETS
@@ -67,6 +67,7 @@ def table(rows: Sequence[Row]) -> str:
             "FedSDG-FS against each method with as few columns, over the genuine classification sets; in points.",
             rivals_table(rows),
         ),
+        one_by_one(rows),
         *_missing(rows),
     ]
     if any(row["dataset"] in paper_numbers.TWO_CLIENTS for row in rows):

@@ -7,6 +7,7 @@ for FedSDG-FS is its line without any wish; its other lines and the ceiling are 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from fedsdg.experiments.statistics import folds_of, group, is_regression, lead, 
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, range_text, score_text
 
 NO_RIVALS = ("fedsdg", CEILING)
+MOST = 5
+"""Of the seven genuine classification sets."""
 
 
 def runner_up_table(rows: Sequence[Row]) -> str:
@@ -67,39 +70,64 @@ def standing(rows: Sequence[Row]) -> str:
     )
 
 
+def one_by_one(rows: Sequence[Row]) -> str:
+    """Return how many methods FedSDG-FS meets on most sets, each taken alone, if there are sets enough to say so."""
+    met = {
+        method: sum(lead >= 0 for lead in one.leads) for method, one in _each(rows).items() if len(one.leads) >= MOST
+    }
+    if not met:
+        return ""
+    below = [f"{label(method)} ({count})" for method, count in met.items() if count < MOST]
+    found = f"at or above {len(met) - len(below)} of the {len(met)} methods on at least {MOST} sets"
+    return f"Taken one by one, it is {found}{', but not ' + ', '.join(below) if below else ''}."
+
+
 def rivals_table(rows: Sequence[Row]) -> str:
     """Return FedSDG-FS against each method on its own, over the genuine classification sets.
 
     The best of a dozen methods is another one on every set; this is what somebody meets who decides for one of them.
     """
-    folds = folds_of(rows)
-    leads: dict[str, list[float]] = {}
-    verdicts: dict[str, list[str]] = {}
-    for name, of in group(rows).items():
-        ours = of.get("fedsdg")
-        if not ours or not genuine(name) or is_regression(ours):
-            continue
-        for method, theirs in as_few(ours, of).items():
-            test = paired_test(ours, theirs, folds)
-            leads.setdefault(method, []).append(lead(ours, theirs))
-            verdicts.setdefault(method, []).append("tied" if test is None else test.verdict)
     lines = []
-    for method, found in sorted(leads.items(), key=lambda item: np.mean(item[1])):
-        counts = [verdicts[method].count(verdict) for verdict in ("ahead", "tied", "behind")]
+    for method, one in sorted(_each(rows).items(), key=lambda item: np.mean(item[1].leads)):
+        counts = [one.verdicts.count(verdict) for verdict in ("ahead", "tied", "behind")]
         lines.append(
             [
                 label(method),
-                str(len(found)),
-                str(sum(each >= 0 for each in found)),
+                str(len(one.leads)),
+                str(sum(each >= 0 for each in one.leads)),
                 " / ".join(map(str, counts)),
-                f"{100 * np.mean(found):+.1f}",
-                f"{100 * min(found):+.1f} to {100 * max(found):+.1f}",
+                f"{100 * np.mean(one.leads):+.1f}",
+                f"{100 * min(one.leads):+.1f} to {100 * max(one.leads):+.1f}",
             ]
         )
     if not lines:
         return ""
     header = ["method", "sets", "FedSDG-FS at or above", "ahead / tied / behind (5 % level)", "mean lead", "range"]
     return markdown(header, lines)
+
+
+@dataclass
+class _AgainstOne:
+    """How FedSDG-FS stands against one method, data set by data set."""
+
+    leads: list[float] = field(default_factory=list)
+    verdicts: list[str] = field(default_factory=list)
+
+
+def _each(rows: Sequence[Row]) -> dict[str, _AgainstOne]:
+    """Return every method that keeps as few columns somewhere, over the genuine classification sets."""
+    folds = folds_of(rows)
+    found: dict[str, _AgainstOne] = {}
+    for name, of in group(rows).items():
+        ours = of.get("fedsdg")
+        if not ours or not genuine(name) or is_regression(ours):
+            continue
+        for method, theirs in as_few(ours, of).items():
+            test = paired_test(ours, theirs, folds)
+            one = found.setdefault(method, _AgainstOne())
+            one.leads.append(lead(ours, theirs))
+            one.verdicts.append("tied" if test is None else test.verdict)
+    return found
 
 
 def as_few(ours: Sequence[Row], methods: dict[str, list[Row]]) -> dict[str, list[Row]]:
