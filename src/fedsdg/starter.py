@@ -60,6 +60,10 @@ target = "defaulted"
 
 # [training.penalty]
 # strength = "auto"      # or a number
+
+# [training.validation]  # how many columns, where n_features does not say
+# rule = "plausible"     # or "one_standard_error": the fewest that lose nothing by the rows at hand
+# plenty = 0.15          # the share of all columns that is enough where the rows leave the number open
 """
 
 CLIENT = """\
