@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from fedsdg.cli.experiment import _methods
 from fedsdg.cli.experiment import experiment as command
+from fedsdg.config import wide_config
 from fedsdg.errors import ConfigError
 from fedsdg.experiments import accuracy, catalogue, rivals, runner
 from fedsdg.experiments.filter_cost import measure_filter
@@ -145,6 +146,13 @@ def test_permuted_labels_are_judged_against_the_luck_of_guessing():
 def test_gates_that_start_alike_do_not_lean_on_an_order_that_they_lack(name, method):
     answer = catalogue.find(name).variant(method).measure(small_cell())
     assert answer["settings_changed"]["gates.rows_for_full_evidence"] == 0.0
+
+
+def test_no_gate_of_the_comparison_starts_by_scores_that_are_only_counted():
+    answer = catalogue.find("overlap").variant("alike").measure(small_cell().changed(config=wide_config()))
+    changed = answer["settings_changed"]
+    assert changed["gates.gini_span"] == 0.0
+    assert changed["gates.embedding_start"] == 0.5
 
 
 def test_rows_name_the_settings_in_which_their_model_differs():

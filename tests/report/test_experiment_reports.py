@@ -30,7 +30,12 @@ PLOTS = {
     "model_table": ("model size",),
     "paper_preset": ("test score", "selected features"),
     "clients": ("more clients",),
-    "stability": ("score over numbers of features", "score over rounds", "same columns in different cells"),
+    "stability": (
+        "score over numbers of features",
+        "score over rounds",
+        "open features over rounds",
+        "same columns in different cells",
+    ),
     "convergence": ("open features", "score on the way"),
     "communication": ("sent for 100 predictions", "sent for training"),
     "security_cost": ("time of a job", "bytes of a job", "test score", "time of a filter", "bytes of a filter"),

@@ -6,7 +6,7 @@ from functools import partial
 
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment, Variant
-from fedsdg.experiments.gate_paths import record_path, steps_until
+from fedsdg.experiments.gate_paths import record_path, shrinking
 from fedsdg.experiments.tables import CELLS, SCORE, column, method_table
 
 EVERY = 5
@@ -19,9 +19,7 @@ def _measure(cell: Cell, gini: bool) -> Row:
         validation=config.validation.model_copy(update={"every": EVERY, "patience": None}),
     )
     row = record_path(cell, changed)
-    for name, share in (("steps_to_half", 0.5), ("steps_to_tenth", 0.1)):
-        row[name] = steps_until(row["curve"], share, cell.data.n_columns)
-    return row
+    return row | shrinking(row["curve"], cell.data.n_columns)
 
 
 EXPERIMENT = Experiment(

@@ -73,3 +73,11 @@ def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: int) -
     """Return the first recorded step with at most this share of the columns open, or None."""
     reached = [entry["step"] for entry in curve if entry["open"] <= share * n_columns]
     return float(np.min(reached)) if reached else None
+
+
+def shrinking(curve: Sequence[dict[str, Any]], n_columns: int) -> Row:
+    """Return after how many steps half, and a tenth, of the columns are still open."""
+    return {
+        "steps_to_half": steps_until(curve, 0.5, n_columns),
+        "steps_to_tenth": steps_until(curve, 0.1, n_columns),
+    }

@@ -9,6 +9,7 @@ from fedsdg.experiments.experiment import Experiment, Variant
 from fedsdg.experiments.gate_paths import record_path
 from fedsdg.experiments.statistics import group, summary
 from fedsdg.experiments.tables import label_of, markdown
+from fedsdg.learning.gate_initialization import HALF_OPEN
 
 EVERY = 10
 
@@ -22,9 +23,9 @@ def _measure(cell: Cell) -> Row:
 def _measure_alike(cell: Cell) -> Row:
     config = cell.vertical.config
     looking = config.validation.model_copy(update={"every": EVERY, "patience": None})
-    # A Gini start without any span: all alike, and the scores are computed.
-    scored = {"initialization": "gini", "gini_floor": config.gates.constant_start, "gini_span": 0.0}
-    alike = config.gates.starting_alike().model_copy(update=scored)
+    # A Gini start without any span: all alike, and the scores are computed, for the comparison only.
+    start = {"gini_floor": config.gates.constant_start, "gini_span": 0.0, "embedding_start": HALF_OPEN}
+    alike = config.gates.starting_alike().model_copy(update={"initialization": "gini", **start})
     return record_path(cell, config.with_changes(validation=looking, gates=alike), overlap=True)
 
 

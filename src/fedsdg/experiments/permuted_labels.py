@@ -11,10 +11,13 @@ import numpy as np
 
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment, Variant
-from fedsdg.experiments.methods import FEDSDG, ORIGINAL_GATE, validated
+from fedsdg.experiments.methods import FEDSDG, FILTERS, LESS_VFL, ORIGINAL_GATE, validated, with_share
 from fedsdg.experiments.statistics import group, is_regression, metric, summary
 from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
 
+RANKINGS = tuple(base for base in FILTERS if base != "random")
+SHARE = 0.1
+"""Of the columns, for methods that need to be told."""
 ONE_IN_A_HUNDRED = 2.33
 """Standard errors that a guess exceeds once in a hundred times."""
 
@@ -57,7 +60,14 @@ EXPERIMENT = Experiment(
     question="Does anything but the labels of the training rows reach the model?",
     datasets=("MADELON", "PCMAC", "ARCENE"),
     variants=tuple(
-        Variant(method.name, partial(_measure, method=method)) for method in (FEDSDG, ORIGINAL_GATE, validated("sffs"))
+        Variant(method.name, partial(_measure, method=method))
+        for method in (
+            FEDSDG,
+            ORIGINAL_GATE,
+            LESS_VFL,
+            *(with_share(base, SHARE) for base in ("group_lasso", "vflfs", *RANKINGS)),
+            validated("sffs"),
+        )
     ),
     table=table,
 )

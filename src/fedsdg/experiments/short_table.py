@@ -18,7 +18,11 @@ from fedsdg.experiments.tables import field_text, markdown, score_text
 KINDS = tuple(f"{base}@{MATCHED}" for base in ("original_gate", "group_lasso", "less_vfl", "vflfs"))
 RANKINGS = tuple(f"{base}@{MATCHED}" for base in FILTERS if base != "random")
 OURS, FILTER = label("fedsdg"), "best of the filters (Gini, F, chi2, ...), matched"
-BESIDE = {"all columns": "all", "best of a few centralised models, all columns": CEILING}
+BESIDE = {
+    "FedSDG-FS, default preset": "fedsdg@small",
+    "all columns": "all",
+    "best of a few centralised models, all columns": CEILING,
+}
 LINES = (OURS, *map(label, KINDS), FILTER, *BESIDE)
 NOTHING = "No data set has rows both of FedSDG-FS and of a baseline with as few columns yet."
 

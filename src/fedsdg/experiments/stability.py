@@ -15,7 +15,7 @@ from fedsdg.config import TrainingConfig
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.chosen_columns import columns_of
 from fedsdg.experiments.experiment import Experiment, Variant
-from fedsdg.experiments.gate_paths import record_path
+from fedsdg.experiments.gate_paths import record_path, shrinking
 from fedsdg.experiments.measure import measure
 from fedsdg.experiments.methods import FILTERS
 from fedsdg.experiments.statistics import group, summary
@@ -38,7 +38,8 @@ def _filter_with_share(cell: Cell, share: float) -> Row:
 
 def _path(cell: Cell, method: FedSDG | OriginalGate) -> Row:
     config: TrainingConfig = method.config(cell.vertical.config)
-    return record_path(cell, config.with_changes(validation=config.validation.model_copy(update={"patience": None})))
+    row = record_path(cell, config.with_changes(validation=config.validation.model_copy(update={"patience": None})))
+    return row | shrinking(row["curve"], cell.data.n_columns)
 
 
 def agreement(rows: Sequence[Row]) -> float:
@@ -86,6 +87,8 @@ def table(rows: Sequence[Row]) -> str:
                     f"{100 * summary(paths).mean:.1f}" if paths else "-",
                     f"{sum(map(nothing_left, walked))} of {len(walked)}" if walked else "-",
                     f"{agreed:.2f}" if agreed == agreed else "-",
+                    field_text(walked, "steps_to_half", ".0f"),
+                    field_text(walked, "steps_to_tenth", ".0f"),
                 ]
             )
     header = [
@@ -96,6 +99,8 @@ def table(rows: Sequence[Row]) -> str:
         "fall from best to last round",
         "cells where every gate closed",
         "same columns between cells (0: by chance, 1: all)",
+        "steps to half open",
+        "to a tenth",
     ]
     return markdown(header, lines)
 

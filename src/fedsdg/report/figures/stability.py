@@ -1,4 +1,4 @@
-"""Score over numbers of features and over rounds, and how alike the selections of different folds are."""
+"""Score over numbers of features and over rounds, how fast features go, and how alike selections are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fedsdg.report.figures.pieces import SPREAD, Methods, ScoreUnit, all_rows, l
 
 
 def draw(rows: Sequence[Row]) -> Iterator[Figure]:
-    """Yield three plots per data set."""
+    """Yield up to four plots per data set."""
     for dataset, methods in group(rows).items():
         yield from _of(shown(dataset, methods), methods)
 
@@ -69,4 +69,11 @@ def _over_rounds(name: str, paths: Methods) -> Iterator[Figure]:
             f"{name}: score over rounds",
             f"The model as it is while gates close. {whose}. {ends(paths)}{SPREAD_BAND}",
             LineChart(STEP, unit.axis, score),
+        )
+    still = curves(paths, "open")
+    if still:
+        yield Figure(
+            f"{name}: open features over rounds",
+            f"How fast gates close. {ends(paths)}{SPREAD_BAND}",
+            LineChart(STEP, Axis("open features", zero=True), still),
         )
