@@ -75,9 +75,9 @@ def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: int) -
     return float(np.min(reached)) if reached else None
 
 
+SHRINKING = {"steps_to_half": 0.5, "steps_to_tenth": 0.1}
+
+
 def shrinking(curve: Sequence[dict[str, Any]], n_columns: int) -> Row:
     """Return after how many steps half, and a tenth, of the columns are still open."""
-    return {
-        "steps_to_half": steps_until(curve, 0.5, n_columns),
-        "steps_to_tenth": steps_until(curve, 0.1, n_columns),
-    }
+    return {name: steps_until(curve, share, n_columns) for name, share in SHRINKING.items()}

@@ -15,7 +15,7 @@ from fedsdg.config import TrainingConfig
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.chosen_columns import columns_of
 from fedsdg.experiments.experiment import Experiment, Variant
-from fedsdg.experiments.gate_paths import record_path, shrinking
+from fedsdg.experiments.gate_paths import SHRINKING, record_path, shrinking
 from fedsdg.experiments.measure import measure
 from fedsdg.experiments.methods import FILTERS
 from fedsdg.experiments.statistics import group, summary
@@ -38,8 +38,7 @@ def _filter_with_share(cell: Cell, share: float) -> Row:
 
 def _path(cell: Cell, method: FedSDG | OriginalGate) -> Row:
     config: TrainingConfig = method.config(cell.vertical.config)
-    row = record_path(cell, config.with_changes(validation=config.validation.model_copy(update={"patience": None})))
-    return row | shrinking(row["curve"], cell.data.n_columns)
+    return record_path(cell, config.with_changes(validation=config.validation.model_copy(update={"patience": None})))
 
 
 def agreement(rows: Sequence[Row]) -> float:
@@ -65,6 +64,11 @@ def fall(row: Row) -> float:
     return max(scores) - scores[-1] if scores else float("nan")
 
 
+def columns_in(row: Row) -> int:
+    """Return how many columns a row's data set has."""
+    return round(float(row["selected"]) / float(row["ratio"]))
+
+
 def nothing_left(row: Row) -> bool:
     """Return whether every gate had closed at the end of the path."""
     return bool(row["curve"]) and row["curve"][-1]["open"] == 0
@@ -87,8 +91,10 @@ def table(rows: Sequence[Row]) -> str:
                     f"{100 * summary(paths).mean:.1f}" if paths else "-",
                     f"{sum(map(nothing_left, walked))} of {len(walked)}" if walked else "-",
                     f"{agreed:.2f}" if agreed == agreed else "-",
-                    field_text(walked, "steps_to_half", ".0f"),
-                    field_text(walked, "steps_to_tenth", ".0f"),
+                    *(
+                        field_text([shrinking(row["curve"], columns_in(row)) for row in walked], name, ".0f")
+                        for name in SHRINKING
+                    ),
                 ]
             )
     header = [
