@@ -208,6 +208,7 @@ def test_the_corrected_test_is_more_cautious_than_the_plain_one():
     # t = .024 / sqrt((1/5 + 1/4) * .00013) = 3.138, 4 degrees of freedom: p = .035; the plain test has p = .0093.
     assert found.difference == pytest.approx(0.024)
     assert found.p_value == pytest.approx(0.035, abs=0.001)
+    assert found.half_width == pytest.approx(2.776 * 0.024 / 3.138, rel=0.001)  # just short of the difference
     assert found.verdict == "ahead"
     assert paired_test(theirs, ours, folds=5).verdict == "behind"
     assert paired_test(ours, ours, folds=5).verdict == "tied"

@@ -59,8 +59,8 @@ def table(rows: Sequence[Row]) -> str:
         "Test accuracy in % (R² for a regression), mean ± standard deviation over cells / share of selected features.",
         scores_table(rows),
         "FedSDG-FS (in brackets: the smallest and the largest share of a cell) against the best method with at most "
-        "as many features, and against the best at any number. Difference in points (R²: hundredths), p by the "
-        "corrected resampled t test.",
+        "as many features, and against the best at any number. Difference in points (R²: hundredths) with its 95 % "
+        "interval, and p, by the corrected resampled t test.",
         runner_up_table(rows),
         standing(rows),
         *_under_a_head(

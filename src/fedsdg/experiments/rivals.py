@@ -164,7 +164,8 @@ def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> t
         text += f" ({len(others[best])} cells)"
     if test is None:
         return text, "-"
-    return text, f"{test.verdict} ({100 * test.difference:+.1f}, p = {test.p_value:.2f})"
+    found = f"{100 * test.difference:+.1f} ± {100 * test.half_width:.1f}"
+    return text, f"{test.verdict} ({found}, p = {test.p_value:.2f})"
 
 
 def _is_rival(method: str) -> bool:

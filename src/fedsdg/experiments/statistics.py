@@ -31,6 +31,8 @@ class PairedTest:
     difference: float
     p_value: float
     count: int
+    half_width: float = 0.0
+    """Half of the difference's 95 % confidence interval: how much a tie leaves open."""
 
     @property
     def verdict(self) -> str:
@@ -71,8 +73,9 @@ def paired_test(first: Sequence[Row], second: Sequence[Row], folds: int) -> Pair
     mean, variance = float(differences.mean()), float(differences.var(ddof=1))
     if variance == 0:
         return PairedTest(mean, 1.0 if mean == 0 else 0.0, len(shared))
-    statistic = mean / math.sqrt((1 / len(shared) + 1 / (folds - 1)) * variance)
-    return PairedTest(mean, float(2 * stats.t.sf(abs(statistic), len(shared) - 1)), len(shared))
+    error, freedom = math.sqrt((1 / len(shared) + 1 / (folds - 1)) * variance), len(shared) - 1
+    p_value = float(2 * stats.t.sf(abs(mean) / error, freedom))
+    return PairedTest(mean, p_value, len(shared), error * float(stats.t.ppf(0.975, freedom)))
 
 
 def by_cell(rows: Sequence[Row]) -> dict[tuple[int, int], Row]:
