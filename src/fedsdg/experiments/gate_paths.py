@@ -69,7 +69,7 @@ def overlap_with_gini(federation: PlainFederation) -> float:
     return float(sum(open_gates[name][best[name]].sum() for name in best) / count)
 
 
-def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: int) -> float | None:
+def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: float) -> float | None:
     """Return the first recorded step with at most this share of the columns open, or None."""
     reached = [entry["step"] for entry in curve if entry["open"] <= share * n_columns]
     return float(np.min(reached)) if reached else None
@@ -78,6 +78,6 @@ def steps_until(curve: Sequence[dict[str, Any]], share: float, n_columns: int) -
 SHRINKING = {"steps_to_half": 0.5, "steps_to_tenth": 0.1}
 
 
-def shrinking(curve: Sequence[dict[str, Any]], n_columns: int) -> Row:
+def shrinking(curve: Sequence[dict[str, Any]], n_columns: float) -> Row:
     """Return after how many steps half, and a tenth, of the columns are still open."""
     return {name: steps_until(curve, share, n_columns) for name, share in SHRINKING.items()}

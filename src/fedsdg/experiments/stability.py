@@ -64,9 +64,10 @@ def fall(row: Row) -> float:
     return max(scores) - scores[-1] if scores else float("nan")
 
 
-def columns_in(row: Row) -> int:
-    """Return how many columns a row's data set has."""
-    return round(float(row["selected"]) / float(row["ratio"]))
+def columns_in(row: Row) -> float:
+    """Return how many columns a row's data set has; NaN where the row does not tell."""
+    known = row.get("selected") and row.get("ratio")
+    return round(float(row["selected"]) / float(row["ratio"])) if known else float("nan")
 
 
 def nothing_left(row: Row) -> bool:
