@@ -239,6 +239,12 @@ def test_where_the_rows_speak_clearly_they_are_followed_whatever_is_plenty():
         assert choose_point(all_needed, "plausible", taste=Taste(plenty, 2, 12)).n_open == 1000
 
 
+def test_a_taste_without_measure_still_has_an_answer():
+    nothing = path_of_losses(HALVINGS, [0.0] * 8)
+    assert choose_point(nothing, "plausible", taste=Taste(1e23, below=32)).n_open == 1000
+    assert choose_point(nothing, "plausible", taste=Taste(1e-9, beyond=32)).n_open == 8
+
+
 def test_a_share_of_few_columns_is_not_called_plenty():
     settings = ValidationSettings(plenty=0.15, plenty_at_least=30)
     assert Taste.of(settings, 20).plenty == 30

@@ -47,10 +47,10 @@ class Taste:
         plenty = max(settings.plenty * total_columns, settings.plenty_at_least)
         return cls(plenty, settings.below_plenty, settings.beyond_plenty)
 
-    def weights(self, numbers: FloatArray) -> FloatArray:
-        """Return what each number of columns counts, 1 at the most."""
-        ratio = numbers / self.plenty
-        return np.asarray(np.minimum(1.0, ratio) ** self.below * np.minimum(1.0, 1 / ratio) ** self.beyond)
+    def log_weights(self, numbers: FloatArray) -> FloatArray:
+        """Return the logarithm of what each number of columns counts, 0 at the most."""
+        ratio = np.log(numbers) - math.log(self.plenty)
+        return np.asarray(self.below * np.minimum(0.0, ratio) - self.beyond * np.maximum(0.0, ratio))
 
 
 def choose_point(
@@ -86,12 +86,13 @@ def middle_of_the_plausible(path: Sequence[PathPoint], taste: Taste | None = Non
         best_of.setdefault(point.n_open, point)
     points = list(best_of.values())
     lowest = min(points, key=_mean_loss)
-    plausible = np.exp([-0.5 * standard_errors_lost(point, lowest) ** 2 for point in points])
     numbers = np.array([point.n_open for point in points], dtype=float)
-    wanted = taste.weights(numbers) if taste is not None else np.ones_like(numbers)
+    likely = np.array([-0.5 * standard_errors_lost(point, lowest) ** 2 for point in points])
+    if taste is not None:
+        likely += taste.log_weights(numbers)
     logs = np.log(numbers)
     borders = np.concatenate([logs[:1], (logs[1:] + logs[:-1]) / 2, logs[-1:]])
-    reached = np.cumsum(plausible * wanted * np.diff(borders))
+    reached = np.cumsum(np.exp(likely - likely.max()) * np.diff(borders))
     return points[int(np.searchsorted(reached, reached[-1] / 2))]
 
 
