@@ -5,6 +5,7 @@ The stream between server and clients goes through a proxy that cuts it again an
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -56,8 +57,10 @@ class System:
     runs: dict[str, str] = field(default_factory=dict)
 
     def submit(self, name: str, clients: tuple[str, ...], settings: dict, listen: int = 0, dial: int = 0) -> str:
+        folder = self.folder / "apps" / name
+        shutil.rmtree(folder, ignore_errors=True)  # of a first try that came too late
         app = write_app(
-            self.folder / "apps" / name,
+            folder,
             clients,
             settings,
             listen=f"127.0.0.1:{listen}",

@@ -74,6 +74,14 @@ class Quickstart:
         useful = environment(self.folder)
         return {"PATH": own_path(), **{name: useful[name] for name in useful if not name.startswith("FEDSDG_")}}
 
+    def begin(self) -> None:
+        """Stop and leave what a first try began, if it came too late: the page is followed in an empty folder."""
+        if any(self.folder.iterdir()):
+            stop(*self.sites.values(), *self.dead)
+            self.sites, self.dead = {}, []
+            self.folder = self.folder.with_name(f"{self.folder.name}-again")
+            self.folder.mkdir()
+
     def run(self, command: str, fails: bool = False) -> Result:
         """Run a command in this process, which has imported everything already."""
         with chdir(self.folder):
@@ -147,6 +155,7 @@ class BadDay:
 
 @pytest.fixture(scope="module")
 def bad_day(quickstart: Quickstart) -> BadDay:
+    quickstart.begin()
     first, second = printed_commands()
     for command in first:
         if command.endswith("&"):
