@@ -116,3 +116,15 @@ def test_a_method_may_be_called_as_ours_are(name, tmp_path):
 def test_every_name_of_ours_may_stand_in_a_row(tmp_path):
     rows = [row(name, each.name) for of in EXPERIMENTS.values() for name in of.datasets for each in of.variants]
     assert folder_of(tmp_path, ABOUT, *rows).rows()
+
+
+@pytest.mark.parametrize("name", ["convergence", "gini_ablation", "model_table", "motivation", "precision"])
+def test_methods_go_by_their_names_and_not_by_their_keys(name):
+    """A reader knows original-Gate and not ``original_gate``."""
+    page = EXPERIMENTS[name].table(
+        [row("MADELON", method, curve=[]) for method in ("fedsdg", "original_gate", "sffs@0.5")]
+    )
+    for named in ("original-Gate", "SFFS, 0.5", "FedSDG-FS"):
+        assert named in page
+    for key in ("original_gate", "sffs", "fedsdg"):
+        assert key not in page

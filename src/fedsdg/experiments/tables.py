@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from fedsdg.experiments.cell import Row
+from fedsdg.experiments.methods import label
 from fedsdg.experiments.statistics import Summary, group, is_regression, metric, summary
 
 
@@ -54,7 +55,7 @@ def method_table(columns: Sequence[tuple[str, Callable[[Sequence[Row]], str]]]) 
 
     def table(rows: Sequence[Row]) -> str:
         lines = [
-            [label_of(dataset, of), method, *(text(of) for _, text in columns)]
+            [label_of(dataset, of), label(method), *(text(of) for _, text in columns)]
             for dataset, methods in group(rows).items()
             for method, of in methods.items()
         ]
