@@ -94,10 +94,26 @@ def test_an_interrupted_grid_keeps_what_it_has_and_goes_on(small, tmp_path):
     assert len(asked) == 12
 
 
-def test_other_seeds_can_be_asked_for_and_join_those_that_are_there(small, tmp_path):
-    runner.run(runner.Grid("small", (), folds=3, seeds=1, config=TINY), tmp_path)
-    assert runner.run(runner.Grid("small", (), folds=3, seeds=1, first_seed=7, config=TINY), tmp_path).done == 6
-    assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {0, 7}
+def grid_of(**changes):
+    return runner.Grid("small", (), folds=3, config=TINY, **changes)
+
+
+def test_the_next_seeds_join_those_that_are_there(small, tmp_path):
+    runner.run(grid_of(seeds=2, first_seed=4), tmp_path)
+    assert runner.run(grid_of(seeds=1, first_seed=6), tmp_path).done == 6
+    assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {4, 5, 6}
+    about = ResultsFolder(tmp_path).description()
+    assert (about["first_seed"], about["seeds"]) == (4, 3)
+    assert runner.run(grid_of(seeds=1, first_seed=5), tmp_path).done == 0  # nothing is forgotten over a part of them
+    assert ResultsFolder(tmp_path).description()["seeds"] == 3
+
+
+@pytest.mark.parametrize("first", [0, 3, 7, 50])
+def test_seeds_that_nobody_has_looked_at_are_not_averaged_with_others(small, tmp_path, first):
+    runner.run(grid_of(seeds=2, first_seed=4), tmp_path)
+    with pytest.raises(ConfigError, match=f"holds seeds 4 to 5, and seeds from {first} on would be averaged"):
+        runner.run(grid_of(seeds=1, first_seed=first), tmp_path)
+    assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {4, 5}
 
 
 def test_every_row_has_the_promised_fields(small, tmp_path):

@@ -100,5 +100,27 @@ def test_a_score_is_r_squared_only_where_there_is_one():
     ],
 )
 def test_the_spread_of_the_share_of_columns_stands_beside_its_mean(shares, shown):
-    rows = [row("MADELON", "fedsdg", fold, selected=5, ratio=share) for fold, share in enumerate(shares)]
+    ours = [row("MADELON", "fedsdg", fold, selected=5, ratio=share) for fold, share in enumerate(shares)]
+    rows = [*ours, *(row("MADELON", "all", fold, selected=500, ratio=1.0) for fold, _ in enumerate(shares))]
     assert f"/ {shown}" in rivals.runner_up_table(rows)
+    assert rivals.runner_up_table(ours) == ""  # nobody to stand beside: no table without lines either
+
+
+def test_a_single_cell_has_no_spread_and_says_that_it_is_alone():
+    page = accuracy.table([row("WINE", "fedsdg", selected=5, ratio=0.4), row("WINE", "all", selected=13, ratio=1.0)])
+    assert "±" not in page.split("against the best method")[0].split("|", 1)[1]
+    assert page.count("(1 cell)") == 2
+
+
+def test_leads_over_different_cells_are_not_ranked():
+    """A method of one lucky fold must not stand for the best of all; the ceiling is compared on the cells it has."""
+    rows = []
+    for fold in range(4):
+        rows.append(row("WINE", "fedsdg", fold, accuracy=0.90 + fold / 100, selected=5, ratio=0.4))
+        rows.append(row("WINE", "all", fold, accuracy=0.95, selected=13, ratio=1.0))
+    rows.append(row("WINE", "vflfs@0.5", 0, accuracy=0.99, selected=7, ratio=0.5))
+    rows += [row("WINE", "centralised", fold, accuracy=0.97, selected=13, ratio=1.0) for fold in range(2)]
+    line = rivals.runner_up_table(rows).splitlines()[-1]
+    assert "all features: 95.0 ± 0.0 / 1.000 | behind (-3.5" in line
+    assert "VFLFS" not in line
+    assert "| 97.0 ± 0.0 (2 cells) | tied (-6.5" in line

@@ -134,9 +134,9 @@ def test_permuted_labels_are_judged_against_the_luck_of_guessing():
         return verdict([row(fold=fold, accuracy=score, chance=0.5, test_rows=500) for fold in range(5)])
 
     # 2,500 guesses at even chances: a standard error of .01.
-    assert judged(0.5 + 0.022) == "no better than chance (limit 0.523)"
-    assert judged(0.5 + 0.025) == "above chance (limit 0.523)"
-    assert judged(0.4) == "no better than chance (limit 0.523)"
+    assert judged(0.5 + 0.022) == "no better than chance (limit 52.3)"
+    assert judged(0.5 + 0.025) == "above chance (limit 52.3)"
+    assert judged(0.4) == "no better than chance (limit 52.3)"
     assert verdict([row()]) == "-"
 
 
@@ -259,8 +259,8 @@ def test_every_rival_is_met_on_its_own_over_all_genuine_sets():
                 rows.append(row(name, method, fold, accuracy=of[place], selected=kept, ratio=kept / 90))
     lines = rivals.rivals_table(rows).splitlines()[2:]
     assert lines == [  # the hardest first; no stand-in, no method with more columns, none of our own
-        "| group lasso, matched | 2 | 1 | 1 / 0 / 1 | +2.1 | -0.9 to +5.1 |",
-        "| FedSDG-FS-gini, matched | 2 | 2 | 1 / 1 / 0 | +5.1 | +0.1 to +10.1 |",
+        "| group lasso, matched | 2 | 1 | 1 / 0 / 1 | +2.1 | +2.1 | -0.9 to +5.1 |",
+        "| FedSDG-FS-gini, matched | 2 | 2 | 1 / 1 / 0 | +5.1 | +5.1 | +0.1 to +10.1 |",
     ]
     assert lines[0] in accuracy.table(rows)
 
@@ -339,7 +339,7 @@ def test_the_short_table_has_a_line_for_every_kind_of_method_and_its_average():
         "|  | MADELON | PCMAC | average of 2 |",
         "|---|---|---|---|",
         "| FedSDG-FS | 90.0 / 0.090 | **95.0** / 0.090 | 92.5 |",
-        "| group lasso, matched | **92.0 (1 cells)** | 92.0 (1 cells) | 92.0 |",
+        "| group lasso, matched | **92.0 (1 cell)** | 92.0 (1 cell) | 92.0 |",
         "| best of the filters (Gini, F, chi2, ...), matched | 80.0 | 80.0 | 80.0 |",
         "| all columns | 95.0 | 95.0 | 95.0 |",
     ]
@@ -382,8 +382,10 @@ def test_the_command_lists_runs_resumes_and_prints(tmp_path, monkeypatch):
 
 def test_the_methods_of_an_experiment_are_listed_as_the_option_takes_them():
     listed = CliRunner().invoke(command, ["list", "accuracy"])
-    assert listed.output.split()[:2] == ["fedsdg", "fedsdg@0.15"]
-    assert "iv@matched" in listed.output.split()
+    lines = [line.split() for line in listed.output.splitlines()]
+    assert lines[1] == ["fedsdg", "FedSDG-FS"]
+    assert ["iv@matched", "IV,", "matched"] in lines
+    assert ["fedsdg@0.05", "FedSDG-FS,", "0.05", "COIL20"] in lines
 
 
 def test_more_folds_than_the_rarest_class_has_rows_are_refused_before_anything_is_written(tmp_path):
@@ -441,13 +443,33 @@ def test_a_folder_without_an_experiment_cannot_be_printed(tmp_path):
 def test_methods_are_separated_by_commas_or_semicolons_and_may_have_commas_in_their_names():
     assert _methods("all, fedsdg;original_gate", "accuracy") == ("all", "fedsdg", "original_gate")
     assert _methods("FedSDG-FS, path; SFFS, 0.1", "stability") == ("FedSDG-FS, path", "SFFS, 0.1")
-    assert _methods("", "accuracy") == ()
-    for nothing in (",", ";", " ", " ; , "):
+    for nothing in ("", ",", ";", " ", " ; , "):
         with pytest.raises(ConfigError, match="names nothing"):
             _methods(nothing, "accuracy")
 
 
+def test_an_unset_variable_does_not_ask_for_everything(tmp_path):
+    for option in ("--datasets", "--methods"):
+        found = CliRunner().invoke(command, ["run", "accuracy", "--out", str(tmp_path / "a"), option, ""])
+        assert "'' names nothing; leave the option out" in str(found.exception)
+    assert not (tmp_path / "a").exists()
+
+
+def test_what_is_nearly_a_method_is_guessed():
+    with pytest.raises(ConfigError, match=r"has no method 'ginni@matched' \(did you mean gini@matched\?\); there are"):
+        catalogue.find("accuracy").variant("ginni@matched")
+
+
+def test_precision_says_where_nobody_knows_the_truth():
+    page = catalogue.find("precision").page([row("WINE", "fedsdg", selected=5), row("WINE", "all", selected=13)])
+    assert "Nobody knows which columns of WINE matter" in page
+    known = [row("MADELON", "fedsdg", selected=5, precision=1.0, recall=0.2)]
+    assert "Nobody" not in catalogue.find("precision").page(known)
+
+
 def test_a_method_that_is_not_made_for_a_data_set_says_where_it_runs(tmp_path):
+    with pytest.raises(ConfigError, match=r"nothing to run on WINE: it runs on ARCENE, MADELON, MADELON_LIKE, FRIEDM"):
+        runner.run(runner.Grid("motivation", ("WINE",)), tmp_path / "out")
     grid = runner.Grid("accuracy", ("MADELON_LIKE",), methods=("fedsdg@0.15",))
     with pytest.raises(ConfigError, match=r"nothing to run on MADELON_LIKE: fedsdg@0\.15 runs on ARCENE, "):
         runner.run(grid, tmp_path / "out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
@@ -20,9 +21,11 @@ from fedsdg.errors import ConfigError
 from fedsdg.experiments import catalogue, runner
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.grid import Grid, idle_methods, left_out
+from fedsdg.experiments.methods import label
 from fedsdg.experiments.recorded import read_recorded, told_if_unusable
 from fedsdg.experiments.results import FAILURES, RESULTS
 from fedsdg.report.markdown_tables import needed_width
+from fedsdg.report.quantities import duration
 
 experiment = typer.Typer(no_args_is_help=True, help="Rerun the paper's comparisons with honest splits.")
 
@@ -38,8 +41,7 @@ def list_experiments(
     """Show every experiment with its question, data sets and number of methods, then every data set."""
     console = Console()
     if of:
-        for variant in catalogue.find(of).variants:
-            console.print(variant.name, highlight=False)
+        _list_methods(console, of)
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("experiment", "question", "data sets", "methods"):
@@ -56,18 +58,30 @@ def list_experiments(
     console.print(sets)
 
 
+def _list_methods(console: Console, of: str) -> None:
+    """Show the methods as --methods takes them, as tables call them, and where they run if that is not everywhere."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("method", "in tables", "data sets, if not all"):
+        table.add_column(name)
+    for each in catalogue.find(of).variants:
+        table.add_row(each.name, label(each.name), ", ".join(each.datasets or ()))
+    console.print(table, highlight=False)
+
+
 @experiment.command()
 def run(
     name: Annotated[str, typer.Argument(help="The experiment; `fedsdg experiment list` shows them.")],
     out: Annotated[Path, typer.Option(help="The folder of its results; rows that are there are kept.")],
-    datasets: Annotated[str, typer.Option(help="Data sets, separated by commas; default: the experiment's.")] = "",
+    datasets: Annotated[
+        str | None, typer.Option(help="Data sets, separated by commas; default: the experiment's.")
+    ] = None,
     folds: Annotated[int, typer.Option(min=2, max=MOST, help="Folds of the cross-validation.")] = 5,
     seeds: Annotated[
         int, typer.Option(min=1, max=MOST, help="Repetitions with other folds, dealings and initial weights.")
     ] = 1,
     first_seed: Annotated[int, typer.Option(min=0, max=MOST, help="The first of these repetitions.")] = 0,
     preset: Annotated[str | None, typer.Option(help="Training settings: default, wide or paper.")] = None,
-    methods: Annotated[str, typer.Option(help="Only these methods, separated by commas or semicolons.")] = "",
+    methods: Annotated[str | None, typer.Option(help="Only these methods, separated by commas or semicolons.")] = None,
     processes: Annotated[
         int, typer.Option(min=1, max=runner.MOST_PROCESSES, help="Worker processes.")
     ] = USUAL_PROCESSES,
@@ -75,9 +89,11 @@ def run(
 ) -> None:
     """Run an experiment, or go on with it: rows that are already in results.jsonl are skipped."""
     console = Console(quiet=quiet)
-    grid = Grid(name, _names(datasets, ","), folds, seeds, first_seed, preset, _methods(methods, name) or None)
+    asked = () if datasets is None else _names(datasets, ",")
+    grid = Grid(name, asked, folds, seeds, first_seed, preset, None if methods is None else _methods(methods, name))
     for line in _not_computed(grid):
         console.print(line, highlight=False, markup=False, soft_wrap=True)
+    began = time.perf_counter()
     try:
         with _display(console) as progress:
             bar = progress.add_task(name, total=None, last="")
@@ -85,7 +101,7 @@ def run(
             def watch(done: int, total: int, row: Row) -> None:
                 progress.update(bar, completed=done, total=total, last=_line(row))
                 if not console.is_terminal and not quiet:
-                    print(f"{done}/{total} {_line(row)}", flush=True)
+                    print(f"{done}/{total} {_line(row)} {duration(time.perf_counter() - began)}", flush=True)
 
             outcome = runner.run(grid, out, processes=processes, watch=watch)
     except KeyboardInterrupt:
@@ -120,7 +136,7 @@ def table(
 
 def _names(text: str, separator: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(separator) if name.strip())
-    if text and not names:  # nothing at all means everything, which nobody meant by a lone comma
+    if not names:  # an unset variable, or a lone comma: nobody meant everything by it
         raise ConfigError(f"{text!r} names nothing; leave the option out for everything")
     return names
 
@@ -140,8 +156,9 @@ def _not_computed(grid: Grid) -> Iterator[str]:
 
 
 def _line(row: Row) -> str:
-    score = row.get("accuracy", row.get("r2"))
-    found = f"FAILED {row['error']}" if "error" in row else "" if score is None else f"{score:.3f}"
+    named = {"accuracy": "accuracy", "r2": "R²"}
+    scores = [f"{what} {row[name]:.3f}" for name, what in named.items() if row.get(name) is not None]
+    found = f"FAILED {row['error']}" if "error" in row else ", ".join(scores)
     return f"{row['dataset']} {row['method']} fold {row['fold']} seed {row['seed']} {found}"
 
 

@@ -29,7 +29,7 @@ from fedsdg.experiments.methods import (
 )
 from fedsdg.experiments.rivals import genuine, one_by_one, rivals_table, runner_up_table, standing
 from fedsdg.experiments.statistics import group
-from fedsdg.experiments.tables import field_text, label_of, markdown, score_text
+from fedsdg.experiments.tables import cells_text, field_text, label_of, markdown, score_text
 from fedsdg.job import PRESETS
 
 DATASETS = (
@@ -58,10 +58,13 @@ def table(rows: Sequence[Row]) -> str:
     parts = [
         "Test accuracy in % (R² for a regression), mean ± standard deviation over cells / share of selected features.",
         scores_table(rows),
-        "FedSDG-FS (in brackets: the smallest and the largest share of a cell) against the best method with at most "
-        "as many features, and against the best at any number. Difference in points (R²: hundredths) with its 95 % "
-        "interval, and p, by the corrected resampled t test.",
-        runner_up_table(rows),
+        *_under_a_head(
+            "FedSDG-FS (in brackets: the smallest and the largest share of a cell) against the best method with at "
+            "most as many features, against the best other method at any number, and against the best of a few "
+            "centralised models. Difference in points (R²: hundredths) on the cells that both have, with its 95 % "
+            "interval, and p, by the corrected resampled t test.",
+            runner_up_table(rows),
+        ),
         standing(rows),
         *_under_a_head(
             "FedSDG-FS against each method with as few columns, over the genuine classification sets; in points.",
@@ -84,13 +87,13 @@ def scores_table(rows: Sequence[Row]) -> str:
     return markdown(header, lines)
 
 
-def _entry(of: dict[str, list[Row]], method: str) -> str:
-    """Return score and share of a method on one set, with the number of cells where others have more."""
+def _entry(of: dict[str, list[Row]], method: str, form: str = ".3f") -> str:
+    """Return score and share of a method on one set, with the number of cells where it is one, or others have more."""
     if method not in of:
         return "-"
     usual, found = max(map(len, of.values())), of[method]
-    fewer = f" ({len(found)} cells)" if len(found) < usual else ""
-    return f"{score_text(found)} / {field_text(found, 'ratio', '.3f')}{fewer}"
+    fewer = f" ({cells_text(found)})" if len(found) < usual or len(found) == 1 else ""
+    return f"{score_text(found)} / {field_text(found, 'ratio', form)}{fewer}"
 
 
 def paper_table(rows: Sequence[Row]) -> str:
@@ -98,9 +101,8 @@ def paper_table(rows: Sequence[Row]) -> str:
     lines = []
     for name, of in group(rows).items():
         if name in paper_numbers.TWO_CLIENTS:
-            cells = {method: f"{score_text(found)} / {field_text(found, 'ratio')}" for method, found in of.items()}
             beside = [
-                f"{cells.get(method, '-')}; {paper_numbers.two_clients(name, method)}"
+                f"{_entry(of, method, '.2f')}; {paper_numbers.two_clients(name, method)}"
                 for method in paper_numbers.METHODS
             ]
             lines.append([name, *beside])

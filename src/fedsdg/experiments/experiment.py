@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,9 +44,10 @@ class Experiment:
         for each in self.variants:
             if each.name == name:
                 return each
-        raise ConfigError(
-            f"{self.name} has no method {name!r}; there are {', '.join(each.name for each in self.variants)}"
-        )
+        names = [each.name for each in self.variants]
+        close = difflib.get_close_matches(name, names, n=1)
+        meant = f" (did you mean {close[0]}?)" if close else ""
+        raise ConfigError(f"{self.name} has no method {name!r}{meant}; there are {', '.join(names)}")
 
     def page(self, rows: Sequence[Row], table: Callable[[Sequence[Row]], str] | None = None) -> str:
         """Return the results as Markdown, in the order of data sets and variants, whatever order they came in."""

@@ -87,8 +87,7 @@ def tasks_of(grid: Grid, experiment: Experiment) -> Iterator[Task]:
             if grid.methods is None or variant.name in grid.methods
         ]
         if not wanted:
-            meant = {name: experiment.variant(name).datasets for name in grid.methods or ()}
-            where = "; ".join(f"{name} runs on {', '.join(sets)}" for name, sets in meant.items() if sets)
+            where = _where_it_runs(grid, experiment)
             raise ConfigError(f"{experiment.name} has nothing to run on {dataset}" + (f": {where}" if where else ""))
         needed = {name for variant in wanted for name in variant.after}
         for seed in range(grid.first_seed, grid.first_seed + grid.seeds):
@@ -96,6 +95,15 @@ def tasks_of(grid: Grid, experiment: Experiment) -> Iterator[Task]:
                 for variant in experiment.methods_for(dataset):
                     if variant in wanted or variant.name in needed:
                         yield Task(experiment.name, dataset, variant.name, fold, grid.folds, seed, settings)
+
+
+def _where_it_runs(grid: Grid, experiment: Experiment) -> str:
+    """Say on which data sets the methods that were asked for run, or all of them together."""
+    if grid.methods is None:
+        sets = dict.fromkeys(name for variant in experiment.variants for name in variant.datasets or ())
+        return f"it runs on {', '.join(sets)}" if sets else ""
+    meant = {name: experiment.variant(name).datasets for name in grid.methods}
+    return "; ".join(f"{name} runs on {', '.join(sets)}" for name, sets in meant.items() if sets)
 
 
 def left_out(grid: Grid) -> list[str]:

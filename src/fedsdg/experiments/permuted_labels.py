@@ -11,9 +11,9 @@ import numpy as np
 
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.experiment import Experiment, Variant
-from fedsdg.experiments.methods import FEDSDG, FILTERS, LESS_VFL, ORIGINAL_GATE, validated, with_share
+from fedsdg.experiments.methods import FEDSDG, FILTERS, LESS_VFL, ORIGINAL_GATE, label, validated, with_share
 from fedsdg.experiments.statistics import group, is_regression, metric, summary
-from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, score_text
+from fedsdg.experiments.tables import field_summary, label_of, markdown, score_text
 
 RANKINGS = tuple(base for base in FILTERS if base != "random")
 SHARE = 0.1
@@ -38,11 +38,17 @@ def chance(cell: Cell) -> float:
 def table(rows: Sequence[Row]) -> str:
     """Return scores beside chance, and whether they exceed it."""
     lines = [
-        [label_of(name, of), method, score_text(of), field_text(of, "chance", ".3f"), str(len(of)), verdict(of)]
+        [label_of(name, of), label(method), score_text(of), _chance_text(of), str(len(of)), verdict(of)]
         for name, methods in group(rows).items()
         for method, of in methods.items()
     ]
     return markdown(["data set", "method", "test with permuted labels", "chance", "cells", "verdict"], lines)
+
+
+def _chance_text(rows: Sequence[Row]) -> str:
+    """Return chance in the unit of the scores beside it."""
+    guess = field_summary(rows, "chance").mean
+    return "-" if math.isnan(guess) else f"{guess:.3f}" if is_regression(rows) else f"{100 * guess:.1f}"
 
 
 def verdict(rows: Sequence[Row]) -> str:
@@ -52,7 +58,7 @@ def verdict(rows: Sequence[Row]) -> str:
         return "-"
     limit = guess + ONE_IN_A_HUNDRED * math.sqrt(guess * (1 - guess) / tested)
     found = summary([metric(row) for row in rows]).mean
-    return f"above chance (limit {limit:.3f})" if found > limit else f"no better than chance (limit {limit:.3f})"
+    return f"{'above' if found > limit else 'no better than'} chance (limit {100 * limit:.1f})"
 
 
 EXPERIMENT = Experiment(

@@ -60,6 +60,12 @@ class ResultsFolder:
                 raise ConfigError(
                     f"{self.path} holds an experiment with {name} = {found}, not {wanted}; use another folder"
                 )
+        first, end = _seeds_of(before)
+        if not first <= int(description.get("first_seed", 0)) <= end:
+            raise ConfigError(
+                f"{self.path} holds seeds {first} to {end - 1}, and seeds from {description['first_seed']} on would be "
+                "averaged with them: use another folder, or go on with the next seed"
+            )
         return before
 
     def _prepare(self, description: Row) -> None:
@@ -72,9 +78,10 @@ class ResultsFolder:
             sources = {**(before.get("sources") or {}), **description.get("sources", {})}
             # A part of the grid may have been asked for this time: the folder is about all that was ever asked.
             datasets = list(dict.fromkeys((*(before.get("datasets") or ()), *description.get("datasets", ()))))
-            seeds = max(int(before.get("seeds") or 0), int(description.get("seeds", 0)))
+            first, end = _seeds_of(before)
+            seeds = max(end, _seeds_of(description)[1]) - first
             description = {**description, "started": before.get("started"), "sources": sources}
-            description |= {"datasets": datasets, "seeds": seeds}
+            description |= {"datasets": datasets, "seeds": seeds, "first_seed": first}
         elif self._holds_something():
             raise ConfigError(f"{self.path} is not empty and holds no experiment; use another folder")
         self._lock = FolderLock(self.path)  # two processes would compute the same rows and mend each other's lines
@@ -162,6 +169,12 @@ def _clear_errors(path: Path, folder: Path) -> Iterator[None]:
     except OSError as problem:
         there = " Rows that were written before are still there." if os.path.lexists(folder / RESULTS) else ""
         raise StateFileError(f"Cannot write {path}: {problem.strerror or problem}.{there}") from None
+
+
+def _seeds_of(about: Row) -> tuple[int, int]:
+    """Return the first seed that was asked for, and the one after the last."""
+    first = int(about.get("first_seed") or 0)
+    return first, first + int(about.get("seeds") or 0)
 
 
 def _told_apart(name: str, *abouts: Row) -> list[str]:

@@ -15,7 +15,7 @@ from fedsdg.datasets import registry
 from fedsdg.experiments.cell import Row
 from fedsdg.experiments.methods import CEILING, label
 from fedsdg.experiments.statistics import folds_of, group, is_regression, lead, paired_test, shared_cells
-from fedsdg.experiments.tables import field_summary, field_text, label_of, markdown, range_text, score_text
+from fedsdg.experiments.tables import cells_text, field_summary, field_text, label_of, markdown, range_text, score_text
 
 NO_RIVALS = ("fedsdg", CEILING)
 MOST = 5
@@ -23,25 +23,28 @@ MOST = 5
 
 
 def runner_up_table(rows: Sequence[Row]) -> str:
-    """Return FedSDG-FS against its strongest competitors."""
+    """Return FedSDG-FS against its strongest competitors and the ceiling; nothing where nobody competes."""
     lines = []
     folds = folds_of(rows)
     for name, of in group(rows).items():
         ours = of.get("fedsdg")
         if not ours:
             continue
-        baselines = {method: found for method, found in of.items() if _is_rival(method)}
+        baselines = _most_cells(ours, {method: found for method, found in of.items() if _is_rival(method)})
+        if not baselines and CEILING not in of:
+            continue
         lines.append(
             [
                 label_of(name, ours),
                 f"{score_text(ours)} / {field_text(ours, 'ratio', '.3f')}{range_text(ours, 'ratio')}",
                 *_against(ours, as_few(ours, of), folds),
                 *_against(ours, baselines, folds),
-                score_text(of[CEILING]) if CEILING in of else "-",
+                *_against(ours, {CEILING: of[CEILING]} if CEILING in of else {}, folds, named=False),
             ]
         )
-    header = ["data set", "FedSDG-FS", "best with as few", "verdict", "best of all", "verdict", "centralised"]
-    return markdown(header, lines)
+    others = ("best with as few", "best other, any number", "centralised")
+    header = ["data set", "FedSDG-FS", *(name for other in others for name in (other, "verdict"))]
+    return markdown(header, lines) if lines else ""
 
 
 def standing(rows: Sequence[Row]) -> str:
@@ -97,12 +100,21 @@ def rivals_table(rows: Sequence[Row]) -> str:
                 str(sum(each >= 0 for each in one.leads)),
                 " / ".join(map(str, counts)),
                 f"{100 * np.mean(one.leads):+.1f}",
+                f"{100 * np.median(one.leads):+.1f}",
                 f"{100 * min(one.leads):+.1f} to {100 * max(one.leads):+.1f}",
             ]
         )
     if not lines:
         return ""
-    header = ["method", "sets", "FedSDG-FS at or above", "ahead / tied / behind (5 % level)", "mean lead", "range"]
+    header = [
+        "method",
+        "sets",
+        "FedSDG-FS at or above",
+        "ahead / tied / behind (5 % level)",
+        "mean lead",
+        "median",
+        "range",
+    ]
     return markdown(header, lines)
 
 
@@ -153,15 +165,25 @@ def genuine(dataset: str) -> bool:
     return dataset in registry.ENTRIES and registry.ENTRIES[dataset].genuine
 
 
-def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int) -> tuple[str, str]:
+def _most_cells(ours: Sequence[Row], methods: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Return the methods that share the most cells with ours: leads over different cells cannot be ranked."""
+    shared = {method: len(shared_cells(ours, theirs)) for method, theirs in methods.items()}
+    most = max(shared.values(), default=0)
+    return {method: theirs for method, theirs in methods.items() if most and shared[method] == most}
+
+
+def _against(ours: Sequence[Row], others: dict[str, list[Row]], folds: int, *, named: bool = True) -> tuple[str, str]:
+    """Return the strongest of these methods with its score and share (``named``), and how we stand against it."""
     others = {method: theirs for method, theirs in others.items() if shared_cells(ours, theirs)}
     if not others:
         return "-", "-"
     best = strongest(ours, others)
     test = paired_test(ours, others[best], folds)
-    text = f"{label(best)}: {score_text(others[best])} / {field_text(others[best], 'ratio', '.3f')}"
+    text = score_text(others[best])
+    if named:
+        text = f"{label(best)}: {text} / {field_text(others[best], 'ratio', '.3f')}"
     if len(others[best]) < len(ours):
-        text += f" ({len(others[best])} cells)"
+        text += f" ({cells_text(others[best])})"
     if test is None:
         return text, "-"
     found = f"{100 * test.difference:+.1f} ± {100 * test.half_width:.1f}"

@@ -13,9 +13,11 @@ from fedsdg.experiments.cell import Row
 from fedsdg.experiments.methods import CEILING, FILTERS, MATCHED, label
 from fedsdg.experiments.rivals import as_few, genuine, strongest
 from fedsdg.experiments.statistics import group, is_regression, lead, metric, summary
-from fedsdg.experiments.tables import field_text, markdown, score_text
+from fedsdg.experiments.tables import cells_text, field_text, markdown, score_text
 
 KINDS = tuple(f"{base}@{MATCHED}" for base in ("original_gate", "group_lasso", "less_vfl", "vflfs"))
+CHANCE = f"random@{MATCHED}"
+"""What somebody gets who chooses as many columns without looking: on images and speech, more than most methods."""
 RANKINGS = tuple(f"{base}@{MATCHED}" for base in FILTERS if base != "random")
 OURS, FILTER = label("fedsdg"), "best of the filters (Gini, F, chi2, ...), matched"
 BESIDE = {
@@ -23,7 +25,7 @@ BESIDE = {
     "all columns": "all",
     "best of a few centralised models, all columns": CEILING,
 }
-LINES = (OURS, *map(label, KINDS), FILTER, *BESIDE)
+LINES = (OURS, *map(label, KINDS), FILTER, label(CHANCE), *BESIDE)
 NOTHING = "No data set has rows both of FedSDG-FS and of a baseline with as few columns yet."
 
 
@@ -62,7 +64,7 @@ def _column(of: Mapping[str, list[Row]], rivals: dict[str, list[Row]]) -> dict[s
     """Return the lines of one data set."""
     ours = of["fedsdg"]
     filters = {method: rivals[method] for method in RANKINGS if method in rivals}
-    shown = {label(method): rivals[method] for method in KINDS if method in rivals}
+    shown = {label(method): rivals[method] for method in (*KINDS, CHANCE) if method in rivals}
     if filters:
         shown[FILTER] = filters[strongest(ours, filters)]
     best = _best(ours, shown, rivals)
@@ -85,7 +87,7 @@ def _best(ours: Sequence[Row], shown: dict[str, list[Row]], rivals: dict[str, li
 def _entry(rows: Sequence[Row], usual: int) -> _Entry:
     """Return a mean score, with the number of cells where that is not the usual one."""
     scores = [metric(row) for row in rows]
-    fewer = f" ({len(scores)} cells)" if len(scores) < usual else ""
+    fewer = f" ({cells_text(rows)})" if len(scores) < usual else ""
     return _Entry(summary(scores).mean, score_text(rows).partition(" ")[0] + fewer)
 
 

@@ -18,13 +18,18 @@ def markdown(header: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 
 
 def score_text(rows: Sequence[Row]) -> str:
-    """Return ``88.4 ± 1.2`` for accuracies, ``.938 ± .004`` for R squared."""
+    """Return ``88.4 ± 1.2`` for accuracies, ``.938 ± .004`` for R squared; one cell alone has no spread."""
     of = summary([metric(row) for row in rows])
     if of.count == 0:
         return "-"
-    if is_regression(rows):
-        return f"{of.mean:.3f} ± {of.deviation:.3f}"
-    return f"{100 * of.mean:.1f} ± {100 * of.deviation:.1f}"
+    factor, digits = (1, 3) if is_regression(rows) else (100, 1)
+    spread = f" ± {factor * of.deviation:.{digits}f}" if of.count > 1 else ""
+    return f"{factor * of.mean:.{digits}f}{spread}"
+
+
+def cells_text(rows: Sequence[Row]) -> str:
+    """Return ``5 cells``, or ``1 cell``."""
+    return f"{len(rows)} cell{'s' * (len(rows) != 1)}"
 
 
 def field_summary(rows: Sequence[Row], name: str) -> Summary:

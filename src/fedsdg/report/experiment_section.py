@@ -10,6 +10,8 @@ from fedsdg.report.experiment_record import ExperimentRecord
 from fedsdg.report.figures.catalogue import figures_of
 from fedsdg.report.markdown_tables import blocks_of
 
+SURROGATE = "GISETTE_SURROGATE is made from MNIST's fours and nines in place of GISETTE: it is not the genuine set."
+
 
 def experiment_section(record: ExperimentRecord) -> Section:
     """Return what there is to say about an experiment."""
@@ -18,7 +20,11 @@ def experiment_section(record: ExperimentRecord) -> Section:
     if record.failures:
         blocks.append(Paragraph(f"{record.failures} tasks failed and are missing here; failures.jsonl says why."))
     if any(row.get("surrogate") for row in rows):
-        blocks.append(Paragraph("GISETTE_SURROGATE is generated data in place of GISETTE, not the genuine set."))
+        blocks.append(
+            Paragraph(
+                "GISETTE_SURROGATE is made from MNIST's fours and nines in place of GISETTE: it is not the genuine set."
+            )
+        )
     figures = figures_of(record.experiment.name, rows)
     if figures:
         blocks.append(Gallery(figures))
