@@ -13,6 +13,7 @@ from report_helpers import words
 
 from fedsdg.report.charts.axes import Axis, Scale, scale_for, tick_text
 from fedsdg.report.charts.bar_chart import Bar, BarChart
+from fedsdg.report.charts.dot_chart import Dot, DotChart, DotLine
 from fedsdg.report.charts.line_chart import Level, LineChart, Moment, Point, Series, thinned
 from fedsdg.report.charts.palette import DARK_PAGE, DARK_SERIES, LIGHT_PAGE, LIGHT_SERIES
 from fedsdg.report.charts.svg import clean, width_of
@@ -67,6 +68,31 @@ def test_any_bars_make_a_drawing_inside_its_frame(values, limit):
     chart = BarChart(Axis("value"), bars, limit=("limit", limit))
     assert inside(parse(chart.svg("title", "description", "figure")))
     assert len(chart.numbers("t").rows) == len(bars) + 1
+
+
+DOTS = st.none() | st.builds(Dot, NUMBERS | st.just(math.nan), st.floats(0, 1e6), NAMES)
+
+
+@given(st.lists(st.tuples(NAMES, st.tuples(DOTS, DOTS)), min_size=1, max_size=25))
+def test_any_dots_make_a_drawing_inside_its_frame(values):
+    chart = DotChart(Axis("value"), ("one", "other"), tuple(DotLine(name, "text", dots) for name, dots in values))
+    drawing = parse(chart.svg("title", "description", "figure"))
+    assert inside(drawing)
+    drawn = sum(dot is not None and math.isfinite(dot.value) for _, dots in values for dot in dots)
+    assert len([e for e in drawing.iter() if e.get("class", "").startswith("marker")]) == drawn + 2  # the legend's
+    assert len(chart.numbers("t").rows) == len(values)
+
+
+def test_dots_of_a_line_never_cover_each_other_and_need_no_zero():
+    dots = (Dot(98.5, 0.4), Dot(98.5, 0.4, "group lasso"), None)
+    chart = DotChart(Axis("accuracy (%)"), ("ours", "best rival", "all"), (DotLine("A", "98.5", dots),))
+    drawing = chart.svg("t", "d", "f")
+    marks = [e.get("d") for e in parse(drawing).iter() if e.get("class", "").startswith("marker")][3:]
+    heights = [float(re.match(r"M[\d.]+,([\d.]+)", mark)[1]) for mark in marks]
+    assert len(marks) == 2
+    assert abs(heights[0] - heights[1]) > 4
+    assert not {e.text for e in parse(drawing).iter() if e.get("class") == "tick middle"} & {"0", "50"}
+    assert chart.numbers("t").rows == (("A", "98.5 ± 0.4", "98.5 ± 0.4 (group lasso)", "-"),)
 
 
 @given(NAMES, st.text("0123456789 ±.%abcM", max_size=36))

@@ -10,11 +10,14 @@ from report_helpers import Tags, drawings, make_experiment, make_rows, words
 
 from fedsdg.errors import ConfigError, DataError, FedSDGError
 from fedsdg.experiments.catalogue import EXPERIMENTS
+from fedsdg.experiments.methods import label
 from fedsdg.experiments.paper_numbers import TWO_CLIENTS
-from fedsdg.experiments.statistics import metric, summary
+from fedsdg.experiments.rivals import as_few
+from fedsdg.experiments.statistics import group, metric, summary
 from fedsdg.report import html, markdown
 from fedsdg.report.build import build_page
 from fedsdg.report.charts.bar_chart import BarChart
+from fedsdg.report.charts.dot_chart import DotChart
 from fedsdg.report.charts.line_chart import LineChart
 from fedsdg.report.document import Gallery
 from fedsdg.report.figures.catalogue import DRAWERS, figures_of
@@ -124,17 +127,31 @@ def test_the_headline_bars_have_error_bars_the_papers_number_and_the_ceiling(tmp
 
 
 def test_the_first_figure_puts_all_data_sets_beside_the_model_on_all_features(tmp_path):
-    rows = [row for name in ("MADELON", "COIL20", "FRIEDMAN") for row in make_rows("accuracy", name)]
+    rows = [
+        row | {"selected": 90 if row["method"] == "all" else 9}
+        for name in ("MADELON", "COIL20", "FRIEDMAN")
+        for row in make_rows("accuracy", name)
+    ]
     chart = figures_in(make_experiment(tmp_path / "a", "accuracy", rows))[0].chart
-    assert isinstance(chart, BarChart)
-    assert [bar.name for bar in chart.bars] == ["MADELON", "COIL20"]  # R squared has another axis
-    for bar in chart.bars:
-        of = {
-            method: [metric(row) for row in rows if (row["dataset"], row["method"]) == (bar.name, method)]
-            for method in ("fedsdg", "all")
-        }
-        assert bar.value == pytest.approx(100 * summary(of["fedsdg"]).mean)
-        assert bar.published == pytest.approx(100 * summary(of["all"]).mean)
+    assert isinstance(chart, DotChart)
+    assert [line.name for line in chart.lines] == ["MADELON", "COIL20"]  # R squared has another axis
+    for line in chart.lines:
+        of = group(rows)[line.name]
+        mean = {method: 100 * summary([metric(row) for row in found]).mean for method, found in of.items()}
+        ours, rival, everything, ceiling = line.dots
+        assert ours.value == pytest.approx(mean["fedsdg"])
+        assert everything.value == pytest.approx(mean["all"])
+        assert ceiling.value == pytest.approx(mean["centralised"])
+        assert rival.value == pytest.approx(max(mean[method] for method in as_few(of["fedsdg"], of)))
+        assert rival.whose in {label(method) for method in of}
+
+
+def test_every_method_has_a_mark_of_its_own_beside_the_share_of_features(tmp_path):
+    figures = figures_in(make_experiment(tmp_path / "a", "accuracy", make_rows("accuracy", "MADELON")))
+    chart = next(figure.chart for figure in figures if "score against features" in figure.title)
+    marks = [(series.slot, series.hollow) for series in chart.series]
+    assert len(set(marks)) == len(marks) > 10
+    assert {"FedSDG-FS", "original-Gate", "group lasso", "random"} <= {series.name for series in chart.series}
 
 
 def test_a_surrogate_is_called_one_beside_every_number(tmp_path):
