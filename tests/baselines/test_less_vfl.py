@@ -7,10 +7,11 @@ import pytest
 from baseline_helpers import global_columns, vertical
 
 from fedsdg.baselines.less_vfl import LessVFL
-from fedsdg.baselines.less_vfl_clients import ColumnPath, Survival
+from fedsdg.baselines.less_vfl_clients import ColumnPath
 from fedsdg.baselines.less_vfl_server import ComponentPath
 from fedsdg.baselines.penalty_path import curvature, gain
 from fedsdg.baselines.ranking import VALIDATED, HowMany
+from fedsdg.baselines.survival import Survival
 from fedsdg.baselines.vertical_network import VerticalNetwork, column_norms, prepared_features
 from fedsdg.job import PRESETS
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from baseline_helpers import TINY, easy_table, global_columns, vertical
 
 from fedsdg.baselines.all_features import AllFeatures
@@ -16,6 +17,8 @@ from fedsdg.baselines.original_gate import OriginalGate
 from fedsdg.baselines.ranking import HowMany, RankingSelector, best_share, top
 from fedsdg.baselines.selector import SERVER, Selection, selection_of_masks
 from fedsdg.baselines.sffs import f_scores
+from fedsdg.baselines.survival import FairPenalty
+from fedsdg.baselines.vertical_network import VerticalNetwork
 from fedsdg.baselines.vflfs import VFLFS
 from fedsdg.errors import ConfigError
 from fedsdg.learning.local_client import LocalClient
@@ -72,6 +75,42 @@ def test_methods_that_are_told_the_number_find_the_two_columns_that_matter(selec
 def test_vflfs_ranks_the_columns_that_matter_above_most_others():
     data = vertical(*easy_table(400))
     assert {1, 8} <= set(global_columns(VFLFS(HowMany(count=4), steps=300).select(data)))
+
+
+def test_a_penalty_is_relative_to_what_each_clients_strongest_column_bears():
+    first = {name: torch.nn.Parameter(torch.ones(2, 3)) for name in ("loud", "quiet", "silent")}
+    first["loud"].grad = torch.tensor([[3.0, 0.0, 1.0], [4.0, 0.0, 1.0]])
+    first["quiet"].grad = torch.tensor([[0.0, 0.6, 0.0], [0.0, 0.8, 0.0]])
+    fair = FairPenalty()
+    shares = fair.shares(first)
+    assert shares == pytest.approx({"loud": 2.5, "quiet": 0.5, "silent": 0.0})  # 5, 1 and 0 of a mean of 2
+    first["loud"].grad.zero_()
+    assert 1 < fair.shares(first)["loud"] < 2.5  # one batch is not the whole truth
+    assert FairPenalty().shares({"a": torch.nn.Parameter(torch.ones(2, 3))}) == {"a": 1.0}
+
+
+@pytest.mark.parametrize("loud", [0, 1])
+@pytest.mark.parametrize("selector", [GroupLasso(HowMany(count=6)), VFLFS(HowMany(count=6))], ids=lambda s: s.name)
+def test_no_client_loses_its_columns_because_the_network_listens_to_the_other(selector, loud, monkeypatch):
+    """Both clients hold one column that matters; the first weights favour one of them tenfold."""
+    true = VerticalNetwork.__init__
+
+    def favouring(network, data, purpose):
+        true(network, data, purpose)
+        with torch.no_grad():
+            network.interactive.weight[:, loud * network.width : (loud + 1) * network.width] *= 10
+
+    monkeypatch.setattr(VerticalNetwork, "__init__", favouring)
+    chosen = global_columns(selector.select(vertical(*easy_table(400))))
+    assert {1, 8} <= set(chosen)
+
+
+def test_columns_whose_weights_became_zero_are_ranked_by_how_long_that_took():
+    data = vertical(*easy_table(400))
+    few, many = (VFLFS(HowMany(count=count), beta=0.05) for count in (4, 8))
+    assert set(global_columns(few.select(data))) < set(global_columns(many.select(data)))
+    scores = np.concatenate(list(many.select(data).scores.values()))
+    assert len(np.unique(scores)) == len(scores)  # nobody is kept for standing first in a table
 
 
 def test_all_methods_train_and_validate_on_the_rows_of_the_gated_procedure(easy):

@@ -123,6 +123,26 @@ def test_a_matlab_file_of_the_collection_is_read_dense_or_sparse(server, cache, 
         assert data.provenance.source == asu.address(name)
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        {"X": np.array([[np.ones(2)], [np.ones(3)]], dtype=object), "Y": np.ones(2)},  # a cell array
+        {"X": np.ones((4, 2)), "Y": np.ones(3)},
+        {"X": np.ones((4, 2)), "Y": np.array(["a", "b", "c", "d"])},
+    ],
+    ids=["cells", "rows", "words"],
+)
+def test_a_matlab_file_without_a_table_is_refused_and_does_not_stay_in_the_cache(server, cache, monkeypatch, content):
+    home, files, _ = server
+    monkeypatch.setattr(asu, "HOME", home)
+    buffer = io.BytesIO()
+    scipy_io.savemat(buffer, content)
+    files[f"/{asu.COMMIT}/skfeature/data/{asu.FILES['PCMAC']}"] = buffer.getvalue()
+    with pytest.raises(DataError, match="not a MATLAB file with a table X and a label per row in Y"):
+        asu.read("PCMAC")
+    assert not [path for path in cache.rglob("*") if path.suffix == ".mat"]
+
+
 def challenge_archive(name, X, y, split):
     """An archive with the layout of the challenge: the labels of the validation rows lie outside its folder."""
     buffer = io.BytesIO()

@@ -168,3 +168,19 @@ def test_the_twenty_columns_of_madelon_explain_one_another_and_have_five_directi
     spectrum = np.linalg.svd((columns - columns.mean(axis=0)) / columns.std(axis=0), compute_uv=False) ** 2
     assert spectrum[:5].sum() / spectrum.sum() > 0.99
     assert spectrum[4] > 50 * spectrum[5]
+
+
+@pytest.mark.parametrize("gap", [np.nan, np.inf])
+def test_a_data_set_with_gaps_is_refused_as_not_every_method_can_read_it(gap):
+    X, y = np.ones((6, 3)), np.array([0, 1] * 3)
+    X[2, 1] = gap
+    with pytest.raises(DataError, match=r"MINE has a column \(1\) with gaps or infinite values; fill them first"):
+        make("MINE", X, y, "a file")
+    with pytest.raises(DataError, match="MINE has labels with gaps"):
+        make("MINE", np.ones((6, 3)), np.where(y == 1, gap, 0.0), "a file", regression=True)
+
+
+def test_classes_with_fractions_are_refused_and_not_cut_to_whole_numbers():
+    with pytest.raises(DataError, match="some labels have fractions; is it a regression"):
+        make("MINE", np.ones((4, 2)), np.array([0.2, 0.7, 0.2, 0.7]), "a file")
+    assert make("MINE", np.ones((4, 2)), np.array([1.0, 2.0, 1.0, 2.0]), "a file").task == "binary"

@@ -116,6 +116,20 @@ def test_seeds_that_nobody_has_looked_at_are_not_averaged_with_others(small, tmp
     assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {4, 5}
 
 
+def test_other_data_under_the_same_name_is_refused(small, tmp_path, monkeypatch):
+    runner.run(grid_of(), tmp_path)
+    true = runner.load
+
+    def changed(name):
+        data = true(name)
+        return replace(data, provenance=replace(data.provenance, sha256="f" * 64))
+
+    monkeypatch.setattr(runner, "load", changed)
+    with pytest.raises(ConfigError, match=r"holds rows of \w+ with the content \w{12}, and what .* has ffffffffffff"):
+        runner.run(grid_of(seeds=2), tmp_path)
+    assert {row["seed"] for row in ResultsFolder(tmp_path).rows()} == {0}
+
+
 def test_every_row_has_the_promised_fields(small, tmp_path):
     runner.run(small, tmp_path)
     wanted = {"dataset", "method", "fold", "seed", "accuracy", "ratio", "selected", "precision", "recall"}
@@ -178,6 +192,7 @@ def test_a_folder_belongs_to_one_experiment_with_one_configuration(small, tmp_pa
     ("change", "reason"),
     [
         ({"method": "mine"}, r"1 of 12 rows .* method that the experiment 'small' does not have.*\('mine'\)"),
+        ({"folds": 10}, r"1 of 12 rows were cut into another number of folds than 3"),
         ({"config_hash": "others"}, "1 of 12 rows were made with different training settings"),
         ({"fold": 3}, "1 of 12 rows are of a fold that does not exist"),
     ],

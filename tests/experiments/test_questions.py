@@ -306,6 +306,23 @@ def test_a_page_says_which_code_computed_its_rows():
     assert accuracy.EXPERIMENT.page(rows).endswith("fedcba09+ (1). CPU time: 2 min.")
 
 
+def test_differences_that_happen_to_be_equal_prove_nothing():
+    """Two cells of 40 test rows each easily differ by one row both: that is no p of zero."""
+    ours = [row("ARCENE", "fedsdg", fold, accuracy=score) for fold, score in enumerate((0.85, 0.875))]
+    theirs = [row("ARCENE", "all", fold, accuracy=score) for fold, score in enumerate((0.825, 0.85))]
+    assert paired_test(ours, theirs, 5) is None
+    same = paired_test(ours, ours, 5)
+    assert same is not None
+    assert (same.difference, same.p_value, same.verdict) == (0.0, 1.0, "tied")
+
+
+def test_a_line_is_bold_only_if_nobody_is_above_it():
+    rows = []
+    for name, score in (("fedsdg", 0.80), ("group_lasso@matched", 0.81), ("original_gate", 0.90)):
+        rows += [row("MADELON", name, fold, accuracy=score, selected=9, ratio=0.1) for fold in range(3)]
+    assert "**" not in short_table(rows)  # the best of all, original-Gate with its own number, has no line here
+
+
 def test_the_correction_of_the_test_knows_the_folds_of_a_grid_that_is_not_finished():
     assert folds_of([row(fold=0, folds=5), row(fold=1, folds=5)]) == 5
     assert folds_of([row(fold=0), row(fold=2)]) == 3
@@ -319,7 +336,10 @@ def test_a_method_with_fewer_seeds_is_judged_by_the_folds_that_it_has():
             row("MADELON", "fedsdg", fold, seed, accuracy=score, selected=13 - seed, ratio=0.026) for fold in range(3)
         ]
         rows += [row("MADELON", "all", fold, seed, accuracy=0.7, selected=9, ratio=0.018) for fold in range(3)]
-    rows += [row("MADELON", "less_vfl", fold, 0, accuracy=0.82, selected=13, ratio=0.026) for fold in range(3)]
+    # As good as no spread, for a verdict; none at all would be no evidence of anything.
+    rows += [
+        row("MADELON", "less_vfl", fold, 0, accuracy=0.82 + fold / 1e5, selected=13, ratio=0.026) for fold in range(3)
+    ]
     line = next(text for text in rivals.runner_up_table(rows).splitlines() if text.startswith("| MADELON"))
     assert "LESS-VFL: 82.0 ± 0.0 / 0.026 (3 cells) | behind (-2.0" in line  # although 82.0 is less than our mean
     assert "features on 0, and statistically tied on 0" in rivals.standing(rows)

@@ -9,10 +9,15 @@ from __future__ import annotations
 from fedsdg.baselines.selector import VerticalData
 from fedsdg.data.arrays import FloatArray
 from fedsdg.data.binning import bin_columns
-from fedsdg.learning.gini import gini_scores
+from fedsdg.learning.gini import GiniScores, gini_scores
+
+
+def scores_of(data: VerticalData, client: str) -> GiniScores:
+    """Return what Algorithm 1 finds for a client's columns."""
+    binning = bin_columns(data.training_values(client), data.config.binning)
+    return gini_scores(binning, *data.classes())
 
 
 def gini_deviations(data: VerticalData, client: str) -> FloatArray:
     """Return how far each column's Gini impurity lies below chance."""
-    binning = bin_columns(data.training_values(client), data.config.binning)
-    return gini_scores(binning, *data.classes()).deviations_from_chance()
+    return scores_of(data, client).deviations_from_chance()

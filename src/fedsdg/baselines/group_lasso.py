@@ -3,22 +3,22 @@
 The vertical network is trained with AdamW, its first layers with proximal SGD, whose step sets whole groups to zero.
 (Without decay the upper layers grow while the first ones shrink, and the penalty loses its meaning.) The penalty rises
 until hardly a column can bear it; columns are ranked by how long they lived, and the first k are kept. Batches are
-large: with small ones, noise revives dead columns.
+large: with small ones, noise revives dead columns. The penalty is relative to what each client's strongest column can
+bear (`FairPenalty`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from fedsdg.baselines.ranking import VALIDATED, HowMany, best_share, top
 from fedsdg.baselines.selector import Selection, VerticalData
+from fedsdg.baselines.survival import FairPenalty, Survival
 from fedsdg.baselines.vertical_network import (
     VerticalNetwork,
     batches,
-    column_norms,
     mean_loss,
     prepared_features,
     shrink_columns,
@@ -52,7 +52,7 @@ class GroupLasso:
         return top(scores, count) if count is not None else best_share(data, scores)
 
     def survival(self, data: VerticalData) -> dict[str, FloatArray]:
-        """Return for every column how many steps it lived; between equals, the larger last norm wins."""
+        """Return what every column is worth: how many steps it lived, then its last norm."""
         network, features = VerticalNetwork(data, "group_lasso"), prepared_features(data)
         settings = data.config.compact_phase.model_copy(update={"batch_size": self.batch_size})
         first = network.first_layers()
@@ -60,19 +60,18 @@ class GroupLasso:
         others = [parameter for parameter in network.parameters() if id(parameter) not in groups]
         adam = torch.optim.AdamW(others, lr=self.rate, weight_decay=self.decay)
         sgd = torch.optim.SGD(list(first.values()), lr=self.first_layer_rate)
-        lived = {name: np.zeros(weight.shape[1]) for name, weight in first.items()}
+        found, fair = Survival(), FairPenalty()
+        for name, weight in first.items():
+            found.begin(name, weight)
         for step, rows in enumerate(batches(data, settings, "group_lasso", self.steps)):
             adam.zero_grad()
             sgd.zero_grad()
             mean_loss(network, data, features, rows).backward()  # type: ignore[no-untyped-call]
+            shares = fair.shares(first)
             adam.step()
             sgd.step()
             penalty = exponential_ramp(self.weakest, self.strongest, step, self.steps)
             for name, weight in first.items():
-                shrink_columns(weight, self.first_layer_rate * penalty)
-                lived[name] += (column_norms(weight) > 0).numpy()
-        norms = {name: column_norms(weight).numpy() for name, weight in first.items()}
-        return {
-            name: np.where(data.constant(name), -np.inf, steps + norms[name] / (1 + norms[name].max(initial=0.0)))
-            for name, steps in lived.items()
-        }
+                shrink_columns(weight, self.first_layer_rate * penalty * shares[name])
+                found.note(name, weight)
+        return found.scores(data)

@@ -8,7 +8,7 @@ worth the number of steps that it lived.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -16,30 +16,10 @@ from torch import Tensor, nn
 
 from fedsdg.baselines.penalty_path import curvature, gain
 from fedsdg.baselines.selector import VerticalData
-from fedsdg.baselines.vertical_network import VerticalNetwork, batches, column_norms, shrink_columns
-from fedsdg.data.arrays import BoolArray, FloatArray, IntArray
+from fedsdg.baselines.survival import Survival
+from fedsdg.baselines.vertical_network import VerticalNetwork, batches, shrink_columns
+from fedsdg.data.arrays import BoolArray
 from fedsdg.learning.schedule import exponential_ramp
-
-
-@dataclass(eq=False)
-class Survival:
-    """How long every column lived."""
-
-    lived: dict[str, FloatArray] = field(default_factory=dict)
-    """Steps at which a column was open, per client."""
-    norms: dict[str, FloatArray] = field(default_factory=dict)
-    """The norm of its weights at the last of them."""
-    n_open: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    """Open columns of all clients after every step."""
-
-    def scores(self, data: VerticalData) -> dict[str, FloatArray]:
-        """Rank by steps; between equals the larger norm wins."""
-        return {
-            name: np.where(
-                data.constant(name), -np.inf, lived + self.norms[name] / (1 + self.norms[name].max(initial=0.0))
-            )
-            for name, lived in self.lived.items()
-        }
 
 
 @dataclass(frozen=True)
@@ -71,8 +51,7 @@ class ColumnPath:
         found = Survival(n_open=np.zeros(self.steps, dtype=np.int64))
         for name, bottom in bottoms.items():
             first: nn.Parameter = bottom[0].weight  # type: ignore[index]
-            found.norms[name] = column_norms(first).numpy().astype(np.float64)
-            found.lived[name] = np.zeros(first.shape[1])
+            found.begin(name, first)
             if len(components[name]):
                 self.walk(bottom, data, features[name], targets[name], components[name], unit, name, found)
         return found
@@ -116,12 +95,10 @@ class ColumnPath:
             adam.step()
             sgd.step()
             shrink_columns(first, rate * unit * exponential_ramp(self.weakest, self.strongest, step, self.steps))
-            norms = column_norms(first).numpy()
-            if not norms.any():
+            alive = found.note(name, first)
+            if not alive.any():
                 break
-            found.lived[name] += norms > 0
-            found.norms[name] = np.where(norms > 0, norms, found.norms[name])
-            found.n_open[step] += np.count_nonzero(norms)
+            found.n_open[step] += np.count_nonzero(alive)
 
 
 def after_first(bottom: nn.Module) -> nn.Module:

@@ -2,9 +2,8 @@
 
 It runs here with everything else that FedSDG-FS has: plain SGD for the gates, the rising penalty, the choice of a point
 by validation, and the same last model. What rests on the Gini start goes with it: the loss always counts fully in its
-gates. That is its strongest form. ``penalty`` fixes a
-strength instead, and ``reduction`` says whether the penalty is averaged over the gates (the public `stg` code) or
-summed (the paper's formula).
+gates. ``penalty`` fixes a strength instead, and ``reduction`` says whether the penalty is averaged over the gates (the
+public `stg` code) or summed (the paper's formula).
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class OriginalGate:
 
     @property
     def name(self) -> str:
-        """``original_gate``, with what differs from its strongest form."""
+        """``original_gate``, with what differs from that."""
         name = "original_gate"
         if self.penalty is not None:
             name += f"[{self.reduction} {self.penalty:g}]"

@@ -4,8 +4,9 @@ Each client has an encoder and a decoder. Loss, reconstruction and sparse first 
 
     loss(top(h), y) + alpha sum_m (1/N) ||X_m - dec(enc(X_m))||^2 + beta sum_m ||W_m||_{2,1}
 
-A column's score is the norm of its weights in the first layer; one half of the columns is kept, as in the published
-comparison. ``alpha`` and ``beta`` are our choice.
+A column's score is the norm of its weights in the first layer, and for those whose norm became zero how long it lived;
+one half of the columns is kept, as in the published comparison. ``alpha`` and ``beta`` are our choice, and ``beta`` is
+relative to what each client's strongest column can bear (`FairPenalty`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import nn
 
 from fedsdg.baselines.ranking import HowMany, top
 from fedsdg.baselines.selector import Selection, VerticalData
+from fedsdg.baselines.survival import FairPenalty, Survival
 from fedsdg.baselines.vertical_network import (
     VerticalNetwork,
     at_rows,
@@ -64,6 +66,9 @@ class VFLFS:
         others = [p for p in (*network.parameters(), *decoders.parameters()) if id(p) not in groups]
         adam = torch.optim.Adam(others, lr=settings.learning_rate)
         sgd = torch.optim.SGD(list(first.values()), lr=self.first_layer_rate)
+        found, fair = Survival(), FairPenalty()
+        for name, weight in first.items():
+            found.begin(name, weight)
         for rows in batches(data, settings, "vflfs", self.steps):
             batch = at_rows(features, rows)
             embeddings = [bottom(batch[name]) for name, bottom in zip(network.clients, network.bottoms, strict=True)]
@@ -73,12 +78,15 @@ class VFLFS:
             adam.zero_grad()
             sgd.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
+            shares = fair.shares(first)
             adam.step()
             sgd.step()
-            for weight in first.values():
-                shrink_columns(weight, self.first_layer_rate * self.beta)
-        # A constant column is zero after preparation: its weights are never moved, so their norm says nothing.
-        norms = {
-            name: np.where(data.constant(name), -np.inf, column_norms(weight).numpy()) for name, weight in first.items()
-        }
-        return top(norms, count)
+            for name, weight in first.items():
+                shrink_columns(weight, self.first_layer_rate * self.beta * shares[name])
+                found.note(name, weight)
+        scores = found.scores(data)
+        for name, weight in first.items():
+            norms = column_norms(weight).numpy()
+            # The norm is what counts; how long it took to become zero orders those that have none.
+            scores[name] = np.where((norms > 0) & np.isfinite(scores[name]), 2 * self.steps + norms, scores[name])
+        return top(scores, count)

@@ -39,8 +39,11 @@ def read(name: str) -> Fetched:
     try:
         content = scipy_io.loadmat(str(path), variable_names=["X", "Y"])
         features, labels = content["X"], content["Y"]
+        dense = np.asarray(features.toarray() if sparse.issparse(features) else features, dtype=np.float64)
+        flat = np.asarray(labels, dtype=np.float64).reshape(-1)
+        if dense.ndim != 2 or len(dense) != len(flat):
+            raise ValueError
     except Exception:  # whatever the reader stumbles over: a page that says "moved" must not stay in the cache
         path.unlink(missing_ok=True)
-        raise DataError(f"{url}: not a MATLAB file with X and Y") from None
-    dense = features.toarray() if sparse.issparse(features) else np.asarray(features)
-    return Fetched(dense, np.asarray(labels).reshape(-1), url, path)
+        raise DataError(f"{url}: not a MATLAB file with a table X and a label per row in Y") from None
+    return Fetched(dense, flat, url, path)

@@ -96,9 +96,12 @@ def make(
     """Return a data set from raw arrays; names default to ``x0``, ``x1``, ..."""
     if X.ndim != 2 or y.ndim != 1 or len(X) != len(y):
         raise DataError(f"{name}: features of shape {X.shape} and labels of shape {y.shape} do not fit together")
+    _refuse_gaps(name, X, y)
     task: DataTask = "regression"
     if not regression:
         task = "binary" if len(np.unique(y)) == 2 else "multiclass"
+        if not np.array_equal(y, y.astype(np.int64)):
+            raise DataError(f"{name}: classes are whole numbers, and some labels have fractions; is it a regression?")
     labels: NDArray[np.int64] | NDArray[np.float64] = y.astype(np.float64) if regression else y.astype(np.int64)
     return DataSet(
         name,
@@ -110,6 +113,15 @@ def make(
         None if truth is None else np.sort(np.asarray(truth, dtype=np.int64)),
         image_shape,
     )
+
+
+def _refuse_gaps(name: str, X: NDArray[np.generic], y: NDArray[np.generic]) -> None:
+    """Refuse what not every method can read: one that copes with gaps would be compared with others that do not."""
+    numbers = np.asarray(X, dtype=np.float64)
+    gaps = np.flatnonzero(~np.isfinite(numbers).all(axis=0))
+    if len(gaps) or not np.isfinite(np.asarray(y, dtype=np.float64)).all():
+        where = f"a column ({gaps[0]})" if len(gaps) else "labels"
+        raise DataError(f"{name} has {where} with gaps or infinite values; fill them first, alike for all methods")
 
 
 def content_sha256(X: NDArray[np.generic], y: NDArray[np.generic]) -> str:

@@ -6,6 +6,7 @@ scored once on the test rows. What a vertical model loses against it is the pric
 
 from __future__ import annotations
 
+import math
 import warnings
 
 import numpy as np
@@ -46,7 +47,7 @@ def measure_ceiling(cell: Cell) -> Row:
             name: float(cross_val_score(model, features[fit], labels[fit], cv=inner).mean())
             for name, model in candidates.items()
         }
-        best = max(scores, key=lambda name: scores[name])
+        best = max(scores, key=lambda name: -math.inf if math.isnan(scores[name]) else scores[name])
         value = float(candidates[best].fit(features[fit], labels[fit]).score(features[test], labels[test]))
     return {
         "r2" if regression else "accuracy": value,

@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from fedsdg.baselines.gates import run_gates
+from fedsdg.baselines.gini import scores_of
 from fedsdg.baselines.ranking import top
-from fedsdg.config import TrainingConfig
+from fedsdg.config import GateSettings, TrainingConfig
 from fedsdg.data.arrays import BoolArray
 from fedsdg.experiments.cell import Cell, Row
 from fedsdg.experiments.measure import describe
+from fedsdg.learning.gate_initialization import calibrated_gates
 from fedsdg.learning.plain_federation import PlainFederation
 from fedsdg.learning.training_result import Progress
 
@@ -50,6 +52,18 @@ def record_path(cell: Cell, config: TrainingConfig, *, overlap: bool = False) ->
 
     run = run_gates(cell.vertical, config, watch)
     return describe(cell, run.selection) | {"curve": curve, "training_values": values_sent}
+
+
+def alike_as_low(cell: Cell) -> GateSettings:
+    """Return gates that start alike, where those that start by Gini do on average.
+
+    Gates that start by Gini start lower than those that start alike, so they close sooner whatever Gini knows. This
+    control has their level and not their order.
+    """
+    data = cell.vertical
+    starts = [calibrated_gates(scores_of(data, client), data.config.gates) for client in data.tables]
+    mean = float(np.concatenate(starts).mean())
+    return data.config.gates.starting_alike().model_copy(update={"constant_start": mean})
 
 
 def overlap_with_gini(federation: PlainFederation) -> float:

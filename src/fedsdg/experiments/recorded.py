@@ -83,6 +83,11 @@ def refuse_strangers(rows: Sequence[Row], experiment: Experiment, about: Row, pa
         f"are of a fold that does not exist ({DESCRIPTION} says {folds} folds, counted from 0)",
         "repair or remove them",
     )
+    refuse(
+        lambda row: (row.get("folds") or folds) != folds,
+        f"were cut into another number of folds than {folds}, which {DESCRIPTION} says: tests depend on it",
+        APART,
+    )
     scores: dict[str, set[str]] = {}
     for row in rows:
         scores.setdefault(row["dataset"], set()).update(name for name in SCORES if row.get(name) is not None)

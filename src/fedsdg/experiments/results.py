@@ -60,6 +60,7 @@ class ResultsFolder:
                 raise ConfigError(
                     f"{self.path} holds an experiment with {name} = {found}, not {wanted}; use another folder"
                 )
+        self._refuse_other_data(before.get("sources") or {}, description.get("sources") or {})
         first, end = _seeds_of(before)
         if not first <= int(description.get("first_seed", 0)) <= end:
             raise ConfigError(
@@ -67,6 +68,16 @@ class ResultsFolder:
                 "averaged with them: use another folder, or go on with the next seed"
             )
         return before
+
+    def _refuse_other_data(self, before: Row, now: Row) -> None:
+        """Refuse to put rows of a data set beside those of another one that goes by the same name."""
+        for name in set(before) & set(now):
+            digests = [(about.get(name) or {}).get("sha256") for about in (before, now)]
+            if None not in digests and digests[0] != digests[1]:
+                raise ConfigError(
+                    f"{self.path} holds rows of {name} with the content {str(digests[0])[:12]}, and what is called "
+                    f"{name} today has {str(digests[1])[:12]}: it is another data set; use another folder"
+                )
 
     def _prepare(self, description: Row) -> None:
         if os.path.lexists(self.path) and not os.path.isdir(self.path):

@@ -78,10 +78,10 @@ def _column(of: Mapping[str, list[Row]], rivals: dict[str, list[Row]]) -> dict[s
 
 def _best(ours: Sequence[Row], shown: dict[str, list[Row]], rivals: dict[str, list[Row]]) -> str | None:
     """Return the line to be printed bold: none where somebody without a line is ahead of all."""
-    if lead(ours, rivals[strongest(ours, rivals)]) >= 0:
+    best = strongest(ours, rivals)
+    if lead(ours, rivals[best]) >= 0:
         return OURS
-    ahead = {line: found for line, found in shown.items() if lead(ours, found) < 0}
-    return strongest(ours, ahead) if ahead else None
+    return next((line for line, found in shown.items() if found is rivals[best]), None)
 
 
 def _entry(rows: Sequence[Row], usual: int) -> _Entry:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fedsdg.experiments.cell import Row
+from fedsdg.experiments.convergence import BY_GINI
 from fedsdg.experiments.statistics import group
 from fedsdg.report.charts.axes import Axis
 from fedsdg.report.charts.line_chart import LineChart
@@ -18,7 +19,8 @@ def draw(rows: Sequence[Row]) -> Iterator[Figure]:
     """Yield open features and validation score over steps, per data set."""
     for dataset, methods in group(rows).items():
         # By Gini first, in both experiments that compare the two: one colour means one thing.
-        named = {f"gates start {method}": methods[method] for method in sorted(methods, reverse=True)}
+        ordered = sorted(methods, key=lambda method: (method != BY_GINI, len(method)))
+        named = {f"gates start {method}": methods[method] for method in ordered}
         unit, name = ScoreUnit.of(all_rows(methods), "validation"), shown(dataset, methods)
         still, score = curves(named, "open"), curves(named, "score", unit.factor)
         if still:
