@@ -24,6 +24,7 @@ from fedsdg.messages.base import PROTOCOL_VERSION
 from fedsdg.runtime.codec_channel import CodecChannel
 from fedsdg.runtime.serving import Patience, RoleThread, error_name
 from fedsdg.runtime.site import RESULT_FILE, JobContext, client_factory, failure_kept, server_driver
+from fedsdg.state_files import write_atomically
 
 logger = logging.getLogger("fedsdg.runtime")
 
@@ -247,7 +248,7 @@ class FlareServer:
                 result = driver(channel, JobContext(job_id, tuple(proxies), settings, folder))
             finally:
                 channel.close()
-            (folder / RESULT_FILE).write_bytes(result)
+            write_atomically(folder / RESULT_FILE, result)
 
 
 def _brought_along(folder: Path) -> tuple[dict[str, Any], Patience]:

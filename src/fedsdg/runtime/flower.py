@@ -33,6 +33,7 @@ from fedsdg.runtime.serving import Patience, error_name
 from fedsdg.runtime.site import RESULT_FILE, JobContext, client_factory, failure_kept, server_driver
 from fedsdg.runtime.stream import Invitation, StreamChannel
 from fedsdg.runtime.stream_client import Server, serve
+from fedsdg.state_files import write_atomically
 
 logger = logging.getLogger("fedsdg.runtime")
 
@@ -103,7 +104,7 @@ def drive(grid: Grid, context: Context) -> None:
         finally:
             watcher.stop()
             channel.close(early=early)
-        (folder / RESULT_FILE).write_bytes(result)
+        write_atomically(folder / RESULT_FILE, result)
         logger.info("the result: %s", (folder / RESULT_FILE).resolve())
 
 

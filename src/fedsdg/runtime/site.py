@@ -18,6 +18,7 @@ from typing import Any
 from fedsdg.errors import ConfigError, FedSDGError, PeerLost
 from fedsdg.messages.base import Channel
 from fedsdg.runtime.serving import Answer
+from fedsdg.state_files import write_atomically
 
 logger = logging.getLogger("fedsdg.runtime")
 
@@ -69,9 +70,9 @@ def failure_kept(folder: Path) -> Iterator[None]:
     except FedSDGError as error:
         logger.error("the job failed: %s", error)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / FAILURE_FILE).write_text(f"{error}\n")
         if isinstance(error, PeerLost):
-            (folder / LOST_FILE).touch()
+            (folder / LOST_FILE).touch()  # before the reason: whoever sees that sees its kind, too
+        write_atomically(folder / FAILURE_FILE, f"{error}\n".encode())
         raise
 
 
